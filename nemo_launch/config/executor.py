@@ -1,0 +1,117 @@
+"""The config dataclasses: every field of an executor, its meaning and its default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from nemo_launch.config.durations import Duration
+from nemo_launch.config.mounts import VolumeMapping
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutorConfig:
+    """What all executors share. Unset (None) means the documented default."""
+
+    job_name: str | None = None
+    """Name of the job where it runs; default: the task's name."""
+    work_dir: str | None = None
+    """Directory that the processes start in, absolute; default: where the launcher was called."""
+    ntasks_per_node: int = 1
+    """Processes (ranks) on each node."""
+    python: str | None = None
+    """Interpreter for Python recipes where the task runs; default: the launcher's own."""
+    env_vars: dict[str, str] = field(default_factory=dict, repr=False)
+    """Environment of the processes; wins over everything that the launcher sets itself."""
+    secrets: tuple[str, ...] = ()
+    """Names of variables whose values travel from the launcher's environment and are written nowhere."""
+    inherit_env: bool = False
+    """Pass the launcher's whole environment instead of the base list (HOME, USER, LANG, PATH …)."""
+    passthrough: tuple[str, ...] = ()
+    """More names to pass from the launcher's environment when they are set there."""
+    snapshot: bool = True
+    """Run from a read-only copy of the code as it was at submission; false: from the work dir itself."""
+    include: tuple[str, ...] = ()
+    """Paths (relative to the work dir) that go into the snapshot although a rule leaves them out."""
+    log_dir: str | None = None
+    """Exported as NEMO_LAUNCH_LOG_DIR; never part of a snapshot."""
+    cache_dir: str | None = None
+    """Holds HF_HOME, TORCH_HOME and the megatron caches; never part of a snapshot."""
+    data_dir: str | None = None
+    """Exported as NEMO_LAUNCH_DATA_DIR; never part of a snapshot."""
+    time: Duration | None = None
+    """Time limit. Local: the supervisor ends the task then."""
+    margin: Duration | None = None
+    """How long before the limit the checkpoint request comes; default 10 minutes, at most a fifth of ``time``."""
+    signal: str | None = None
+    """Also send this signal (such as USR1) to the processes then; default: only the checkpoint-requested file,
+    because a process without a handler dies of it."""
+    grace: Duration = Duration(30)
+    """Time between TERM and KILL when a task is cancelled (Slurm: KillWait of the site rules instead)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalConfig(ExecutorConfig):
+    """Runs on this machine, under a small detached supervisor."""
+
+    launcher: Literal["torchrun", "none"] | None = None
+    """How the processes start; default: torchrun for Python recipes, none for others."""
+    max_parallel: int | None = None
+    """At most this many tasks of the experiment at once; default: no limit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmConfig(ExecutorConfig):
+    """One sbatch job per task. Names and meanings are sbatch's (see its manual) unless said otherwise."""
+
+    launcher: Literal["torchrun", "srun", "none"] | None = None
+    """torchrun: one agent a node (default for Python recipes); srun: ranks started by srun (default for others with
+    more than one task); none: the command runs once, on the first node."""
+    account: str | None = None
+    partition: str | None = None
+    nodes: int = 1
+    gpus_per_node: int | None = None
+    cpus_per_task: int | None = None
+    mem: str | None = None
+    mem_per_cpu: str | None = None
+    mem_per_gpu: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    reservation: str | None = None
+    nodelist: str | None = None
+    exclude: str | None = None
+    exclusive: bool = False
+    mail_type: str | None = None
+    mail_user: str | None = None
+    mpi: str | None = None
+    """Value of ``srun --mpi``; None leaves the option out."""
+    master_port: int = 13742
+    """First port tried for the rendezvous; the job takes the next free one if it is taken."""
+    setup: str | None = None
+    """Shell text run once on the first node before the processes start (module load …)."""
+    srun_args: tuple[str, ...] = ()
+    """Further options for the srun that starts the processes."""
+    sbatch_args: tuple[str, ...] = ()
+    """Further options for sbatch, each as ``--name=value``; written as directives."""
+    job_dir: str | None = None
+    """Where the job's own files lie, when the experiment directory is not visible to the nodes."""
+    container_image: str | None = None
+    """Image for pyxis: a ``.sqsh`` file or a registry reference; None runs without a container."""
+    container_mounts: tuple[VolumeMapping, ...] = ()
+    container_workdir: str | None = None
+    """Working directory in the container; default: the work dir."""
+    container_mount_home: bool | None = None
+    """``--container-mount-home`` / ``--no-container-mount-home``; None leaves it to the site."""
+
+
+def field_names(config: type[ExecutorConfig]) -> tuple[str, ...]:
+    """Names of the fields of a config dataclass, in order of definition."""
+    return tuple(f.name for f in fields(config))
+
+
+def changed(config: ExecutorConfig) -> dict[str, Any]:
+    """Fields that differ from their defaults: what the user asked for, in short."""
+    default = type(config)()
+    return {
+        n: getattr(config, n) for n in field_names(type(config)) if getattr(config, n) != getattr(default, n)
+    }

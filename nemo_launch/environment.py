@@ -1,0 +1,103 @@
+"""Which environment a job gets, and how secrets travel: by name, their values only in the memory of processes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from nemo_launch.config.executor import ExecutorConfig
+from nemo_launch.errors import Problem
+
+#: What a job inherits from the launcher unless ``inherit_env`` is set.
+BASE = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "PATH")
+#: Passed as secrets whenever they are set where the launcher is called.
+TOKENS = ("HF_TOKEN", "WANDB_API_KEY")
+_SECRET_WORDS = {"TOKEN", "KEY", "SECRET", "PASSWORD"}
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
+#: Of a surrounding job; a new submission must not see them. SLURM_CONF stays: clients fail without it.
+_SURROUNDING = ("SLURM_", "SBATCH_", "SRUN_", "PMI_", "PMIX_", "SLURMD_", "NEMO_LAUNCH_")
+
+C = TypeVar("C", bound=ExecutorConfig)
+
+
+def is_secret(name: str) -> bool:
+    """Whether a variable's last ``_`` word is TOKEN, KEY, SECRET or PASSWORD (TOKENIZERS_PARALLELISM is none)."""
+    return name.upper().rsplit("_", 1)[-1] in _SECRET_WORDS
+
+
+def split(env: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Plain variables and secret ones, by name."""
+    plain = {name: value for name, value in env.items() if not is_secret(name)}
+    return plain, {name: value for name, value in env.items() if is_secret(name)}
+
+
+def without_secret_values(config: C) -> tuple[C, dict[str, str]]:
+    """The config with the values of secret variables replaced by their names, and those values."""
+    plain, values = split(config.env_vars)
+    names = tuple(dict.fromkeys((*config.secrets, *values)))
+    return replace(config, env_vars=plain, secrets=names), values
+
+
+def problems(
+    env: Mapping[str, str], secrets: Iterable[str], known: Mapping[str, str], where: str = "env"
+) -> list[Problem]:
+    """What cannot travel: bad names, NUL in values, secrets without a value in ``known``."""
+    found = []
+    for name in (*env, *secrets):
+        if not _NAME.match(name):
+            found.append(
+                Problem(
+                    f"{name!r} is not a name that every shell passes on",
+                    where,
+                    "Use letters, digits and _, not starting with a digit.",
+                )
+            )
+    for name, value in env.items():
+        if "\0" in value:
+            found.append(
+                Problem(f"the value of {name} has a NUL byte, which no environment can carry", where)
+            )
+    for name in secrets:
+        if _NAME.match(name) and name not in known:
+            found.append(
+                Problem(
+                    f"secret {name} has no value: it is not set here",
+                    where,
+                    f"export {name}=… before launching, or leave it out.",
+                )
+            )
+    return found
+
+
+def job_environment(
+    config: ExecutorConfig, task_env: Mapping[str, str], environ: Mapping[str, str]
+) -> dict[str, str]:
+    """The whole environment of a job, without secrets: base list (or all), passthrough, config, task; later wins."""
+    if config.inherit_env:
+        env = {
+            name: value
+            for name, value in environ.items()
+            if not name.startswith(_SURROUNDING) and not is_secret(name) and _NAME.match(name)
+        }
+    else:
+        env = {
+            name: environ[name]
+            for name in (*BASE, *config.passthrough)
+            if name in environ and not is_secret(name)
+        }
+    env.update(config.env_vars)
+    env.update(task_env)
+    return env
+
+
+def secret_values(
+    names: Iterable[str], given: Mapping[str, str], environ: Mapping[str, str]
+) -> dict[str, str]:
+    """Values for the names that have one: given in Python first, then this process's environment."""
+    return {
+        name: given[name] if name in given else environ[name]
+        for name in names
+        if name in given or name in environ
+    }

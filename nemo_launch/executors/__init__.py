@@ -1,0 +1,1 @@
+"""Where tasks run: one folder per executor, one contract (base)."""

@@ -1,0 +1,244 @@
+"""What is on disk: every path of an experiment (this is the only place that knows them) and atomic JSON files.
+
+Layout (the first three levels are NeMo-Run's)::
+
+    <home>/experiments/<title>/<title>_<unix seconds>/   ExperimentPaths
+        experiment.json   launcher-<n>.json   launched
+        <task>/                                          TaskPaths: "Local Directory"
+            task.json intent.json handle.json            written by the launcher
+            job.sh runner/ claim cancelled checkpoint-requested <job>.log
+            started-<job>-<restart>.json exit-<job>-<restart>.json ranks-<job>-<restart>/
+    <home>/snapshots/<digest>/
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from nemo_launch.errors import InputError, Problem, RecordError
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class TaskPaths:
+    """Files of one task. ``dir`` is where the launcher keeps its record, ``job_dir`` what the nodes see."""
+
+    dir: str
+    job_dir: str
+
+    # the launcher's own files, always on this machine
+    @property
+    def task(self) -> str:
+        """What was asked."""
+        return os.path.join(self.dir, "task.json")
+
+    @property
+    def intent(self) -> str:
+        """Written before the scheduler is called."""
+        return os.path.join(self.dir, "intent.json")
+
+    @property
+    def handle(self) -> str:
+        """The scheduler's id, written right after it answered."""
+        return os.path.join(self.dir, "handle.json")
+
+    @property
+    def submitter(self) -> str:
+        """Pid of the process that called the scheduler."""
+        return os.path.join(self.dir, "submitter.json")
+
+    @property
+    def seen(self) -> str:
+        """Last state that the scheduler told, for when it no longer answers."""
+        return os.path.join(self.dir, "seen.json")
+
+    # the job's files, reached through the executor's transport
+    @property
+    def script(self) -> str:
+        """The batch script; its unique path is the job's tag at the scheduler."""
+        return os.path.join(self.job_dir, "job.sh")
+
+    @property
+    def runner(self) -> str:
+        """Folder of the files that run on the node."""
+        return os.path.join(self.job_dir, "runner")
+
+    @property
+    def claim(self) -> str:
+        """Symlink to ``job-<id>``: the job that owns this submission."""
+        return os.path.join(self.job_dir, "claim")
+
+    @property
+    def cancelled(self) -> str:
+        """Marker: the user cancelled; never requeue."""
+        return os.path.join(self.job_dir, "cancelled")
+
+    @property
+    def checkpoint_requested(self) -> str:
+        """Marker that recipes poll: save soon, the end is near."""
+        return os.path.join(self.job_dir, "checkpoint-requested")
+
+    def log(self, job_id: str) -> str:
+        """All ranks' lines; ``%j`` is a valid job id here, for the directive."""
+        return os.path.join(self.job_dir, f"{job_id}.log")
+
+    def exit_record(self, job_id: str = "*", restart: int | str = "*") -> str:
+        """One attempt's end, as the batch script wrote it."""
+        return os.path.join(self.job_dir, f"exit-{job_id}-{restart}.json")
+
+    def started(self, job_id: str = "*", restart: int | str = "*") -> str:
+        """One attempt's start, as the batch script wrote it."""
+        return os.path.join(self.job_dir, f"started-{job_id}-{restart}.json")
+
+    def ranks(self, job_id: str = "*", restart: int | str = "*") -> str:
+        """Folder of one attempt's rank logs and failure records."""
+        return os.path.join(self.job_dir, f"ranks-{job_id}-{restart}")
+
+
+@dataclass(frozen=True)
+class ExperimentPaths:
+    """Files of one experiment; ``id`` is ``<title>_<unix seconds>``."""
+
+    home: str
+    title: str
+    id: str
+
+    @property
+    def dir(self) -> str:
+        """The experiment's directory."""
+        return os.path.join(self.home, "experiments", self.title, self.id)
+
+    @property
+    def record(self) -> str:
+        """The experiment's record."""
+        return os.path.join(self.dir, "experiment.json")
+
+    @property
+    def launched(self) -> str:
+        """Marker: the launch ran to its end and the user saw the status block."""
+        return os.path.join(self.dir, "launched")
+
+    def launcher(self, number: int) -> str:
+        """Identity of the n-th process that launched (0) or adopted (1…) this experiment."""
+        return os.path.join(self.dir, f"launcher-{number}.json")
+
+    def task(self, name: str, job_dir: str | None = None) -> TaskPaths:
+        """Paths of one task; ``job_dir`` is a folder that the nodes see instead of the home."""
+        folder = os.path.join(self.dir, name)
+        return TaskPaths(folder, os.path.join(job_dir, self.title, self.id, name) if job_dir else folder)
+
+
+def home() -> str:
+    """``$NEMORUN_HOME``, else ``~/.nemo_run``; absolute."""
+    value = os.environ.get("NEMORUN_HOME") or os.path.join("~", ".nemo_run")
+    path = os.path.abspath(os.path.expanduser(value))
+    if "\n" in path:
+        raise InputError(
+            Problem(f"{path!r} has a newline in it", "NEMORUN_HOME", "Choose another directory.")
+        )
+    return path
+
+
+def snapshots(base: str) -> str:
+    """Folder of the code snapshots under a home or a job_dir."""
+    return os.path.join(base, "snapshots")
+
+
+def claim_experiment(base: str, title: str) -> ExperimentPaths:
+    """Make a directory that no other launch has: an exclusive mkdir decides, the next second is tried on a clash.
+
+    On NFS mkdir can report EEXIST for its own success; the directory without a record that this leaves is ignored
+    by readers.
+    """
+    second = int(time.time())
+    try:
+        os.makedirs(os.path.join(base, "experiments", title), exist_ok=True)
+        while True:
+            paths = ExperimentPaths(base, title, f"{title}_{second}")
+            try:
+                os.mkdir(paths.dir)
+                return paths
+            except FileExistsError:
+                second += 1
+    except OSError as error:
+        raise unwritable(base, error) from error
+
+
+def unwritable(path: str, error: OSError) -> RecordError:
+    """The error for a home or file that cannot be written."""
+    return RecordError(
+        f"cannot write {error.filename or path}: {error.strerror}. Set NEMORUN_HOME to a directory with room that you may "
+        "write (and that the nodes see)."
+    )
+
+
+def write_bytes(path: str, data: bytes, mode: int = 0o644) -> None:
+    """Write a file whole or not at all: temporary file in the same folder, fsync, rename."""
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def write_json(path: str, value: dict[str, Any], mode: int = 0o644) -> None:
+    """Write a record atomically, with its schema version."""
+    body = {"schema_version": SCHEMA_VERSION, **value}
+    write_bytes(path, (json.dumps(body, indent=1, ensure_ascii=True) + "\n").encode(), mode)
+
+
+def create_json(path: str, value: dict[str, Any]) -> bool:
+    """Write a record only if there is none: True when this call made it (link() decides, also on NFS)."""
+    temporary = f"{path}.{os.getpid()}.new"
+    write_json(temporary, value)
+    try:
+        os.link(temporary, path)
+        return True
+    except FileExistsError:
+        # NFS may repeat a request whose answer was lost: two links mean that this call was the one.
+        return os.stat(temporary).st_nlink == 2
+    except OSError as error:
+        raise unwritable(path, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+
+
+def read_json(path: str) -> dict[str, Any] | None:
+    """A record, or None where there is none.
+
+    Raises:
+        RecordError: it cannot be read, is damaged, or was written by a newer version.
+    """
+    try:
+        with open(path, "rb") as file:
+            value = json.loads(file.read())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise RecordError(f"cannot read {path}: {error.strerror}.") from error
+    except ValueError as error:
+        raise RecordError(f"{path} is damaged ({error}). Move it away to go on without it.") from error
+    if not isinstance(value, dict):
+        raise RecordError(f"{path} is damaged: not a JSON object. Move it away to go on without it.")
+    if value.get("schema_version", 0) > SCHEMA_VERSION:
+        raise RecordError(
+            f"{path} was written by a newer nemo_launch (schema {value['schema_version']}). Upgrade to read it."
+        )
+    return value

@@ -1,0 +1,181 @@
+"""The only way an executor touches commands and files: on this machine, or (another class) at the end of a connection."""
+
+from __future__ import annotations
+
+import contextlib
+import glob as globbing
+import os
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from nemo_launch import records
+from nemo_launch.errors import SchedulerError, Unreachable
+
+
+class Completed(NamedTuple):
+    """A command that ended. Text is decoded as UTF-8 with ``surrogateescape``."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+class CommandMissing(SchedulerError):
+    """The program is not on PATH where the command should run."""
+
+
+class Transport(Protocol):
+    """Commands and files of one machine."""
+
+    name: str
+    """As shown in the status block: ``localhost`` or the login node's name."""
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        input: str | None = None,
+        timeout: float = 60.0,
+        cwd: str | None = None,
+    ) -> Completed:
+        """Run a command to its end; ``env`` is its whole environment (None: as it is there).
+
+        Raises:
+            CommandMissing: no such program.
+            Unreachable: no end within ``timeout`` seconds.
+        """
+
+    def read(self, path: str, offset: int = 0, limit: int | None = None) -> bytes | None:
+        """Bytes of a file from an offset; None where there is no such file. Opens it anew each time (NFS)."""
+
+    def read_matching(self, patterns: Iterable[str]) -> dict[str, bytes]:
+        """All files that match the glob patterns, whole, in one round trip. Keys are their paths."""
+
+    def readlinks(self, paths: Iterable[str]) -> dict[str, str]:
+        """Targets of those symlinks that exist."""
+
+    def exists(self, path: str) -> bool:
+        """Whether something is there."""
+
+    def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
+        """Write a file atomically, folders made as needed."""
+
+    def make_dirs(self, path: str, mode: int = 0o755) -> None:
+        """Make a folder and its parents."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file, if it is there."""
+
+    def pids_mentioning(self, text: str) -> list[int]:
+        """Processes of this user that have ``text`` in one of their arguments."""
+
+
+class LocalTransport:
+    """This machine."""
+
+    name = "localhost"
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        input: str | None = None,
+        timeout: float = 60.0,
+        cwd: str | None = None,
+    ) -> Completed:
+        """See ``Transport.run``."""
+        try:
+            done = subprocess.run(
+                list(argv),
+                env=None if env is None else dict(env),
+                input=None if input is None else input.encode("utf-8", "surrogateescape"),
+                stdin=subprocess.DEVNULL if input is None else None,
+                capture_output=True,
+                timeout=timeout,
+                cwd=cwd,
+                check=False,
+            )
+        except FileNotFoundError as error:
+            raise CommandMissing(
+                f"{argv[0]} was not found on PATH. Is this a machine of the cluster?"
+            ) from error
+        except PermissionError as error:
+            raise CommandMissing(f"{argv[0]} cannot be executed: {error.strerror}.") from error
+        except subprocess.TimeoutExpired as error:
+            raise Unreachable(
+                f"{argv[0]} gave no answer within {timeout:g} s. Try again, or ask the site."
+            ) from error
+        return Completed(
+            done.returncode,
+            done.stdout.decode("utf-8", "surrogateescape"),
+            done.stderr.decode("utf-8", "surrogateescape"),
+        )
+
+    def read(self, path: str, offset: int = 0, limit: int | None = None) -> bytes | None:
+        """See ``Transport.read``."""
+        for last in (False, True):
+            try:
+                with open(path, "rb") as file:
+                    file.seek(offset)
+                    return file.read() if limit is None else file.read(limit)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            except OSError:  # ESTALE: the server replaced the file; a fresh open finds the new one
+                if last:
+                    raise
+        return None
+
+    def read_matching(self, patterns: Iterable[str]) -> dict[str, bytes]:
+        """See ``Transport.read_matching``."""
+        found: dict[str, bytes] = {}
+        for pattern in patterns:
+            paths = globbing.glob(pattern) if globbing.has_magic(pattern) else [pattern]
+            for path in paths:
+                data = self.read(path)
+                if data is not None:
+                    found[path] = data
+        return found
+
+    def readlinks(self, paths: Iterable[str]) -> dict[str, str]:
+        """See ``Transport.readlinks``."""
+        found = {}
+        for path in paths:
+            with contextlib.suppress(OSError):
+                found[path] = os.readlink(path)
+        return found
+
+    def exists(self, path: str) -> bool:
+        """See ``Transport.exists``."""
+        return os.path.lexists(path)
+
+    def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
+        """See ``Transport.write``."""
+        self.make_dirs(os.path.dirname(path))
+        records.write_bytes(path, data, mode)
+
+    def make_dirs(self, path: str, mode: int = 0o755) -> None:
+        """See ``Transport.make_dirs``."""
+        try:
+            os.makedirs(path, mode, exist_ok=True)
+        except OSError as error:
+            raise records.unwritable(path, error) from error
+
+    def remove(self, path: str) -> None:
+        """See ``Transport.remove``."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def pids_mentioning(self, text: str) -> list[int]:
+        """See ``Transport.pids_mentioning``."""
+        needle, found = os.fsencode(text), []
+        for entry in os.listdir("/proc"):
+            if not entry.isdigit() or int(entry) == os.getpid():
+                continue
+            with contextlib.suppress(OSError):
+                with open(f"/proc/{entry}/cmdline", "rb") as file:
+                    if any(needle in word for word in file.read().split(b"\0")):
+                        found.append(int(entry))
+        return found
