@@ -1,0 +1,106 @@
+"""nemo_launch: a recipe (what to run) meets an executor (where to run it) in an experiment (what happened).
+
+Public names resolve on first use, so that ``import nemo_launch`` costs next to nothing.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nemo_launch.config.durations import Duration
+    from nemo_launch.config.executor import LocalConfig, SlurmConfig
+    from nemo_launch.config.mounts import VolumeMapping
+    from nemo_launch.errors import (
+        InputError,
+        Interrupted,
+        LaunchError,
+        NotFound,
+        Problem,
+        RecordError,
+        SchedulerError,
+        SchedulerRefused,
+        Unreachable,
+    )
+    from nemo_launch.executors.base import Executor, Failure, Handle, Observation, Plan, State
+    from nemo_launch.executors.factory import executor
+    from nemo_launch.executors.local import LocalExecutor
+    from nemo_launch.executors.slurm import SlurmExecutor
+    from nemo_launch.experiment import Experiment, TaskStatus
+    from nemo_launch.recipes import Recipe, Script
+    from nemo_launch.task import Task
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "Duration": "config.durations",
+    "Executor": "executors.base",
+    "Experiment": "experiment",
+    "Failure": "executors.base",
+    "Handle": "executors.base",
+    "InputError": "errors",
+    "Interrupted": "errors",
+    "LaunchError": "errors",
+    "LocalConfig": "config.executor",
+    "LocalExecutor": "executors.local",
+    "NotFound": "errors",
+    "Observation": "executors.base",
+    "Plan": "executors.base",
+    "Problem": "errors",
+    "Recipe": "recipes",
+    "RecordError": "errors",
+    "SchedulerError": "errors",
+    "SchedulerRefused": "errors",
+    "Script": "recipes",
+    "SlurmConfig": "config.executor",
+    "SlurmExecutor": "executors.slurm",
+    "State": "executors.base",
+    "Task": "task",
+    "TaskStatus": "experiment",
+    "Unreachable": "errors",
+    "VolumeMapping": "config.mounts",
+    "executor": "executors.factory",
+}
+
+__all__ = [
+    "Duration",
+    "Executor",
+    "Experiment",
+    "Failure",
+    "Handle",
+    "InputError",
+    "Interrupted",
+    "LaunchError",
+    "LocalConfig",
+    "LocalExecutor",
+    "NotFound",
+    "Observation",
+    "Plan",
+    "Problem",
+    "Recipe",
+    "RecordError",
+    "SchedulerError",
+    "SchedulerRefused",
+    "Script",
+    "SlurmConfig",
+    "SlurmExecutor",
+    "State",
+    "Task",
+    "TaskStatus",
+    "Unreachable",
+    "VolumeMapping",
+    "__version__",
+    "executor",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'nemo_launch' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"nemo_launch.{_WHERE[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

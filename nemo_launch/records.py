@@ -49,9 +49,9 @@ class TaskPaths:
         return os.path.join(self.dir, "handle.json")
 
     @property
-    def submitter(self) -> str:
-        """Pid of the process that called the scheduler."""
-        return os.path.join(self.dir, "submitter.json")
+    def refused(self) -> str:
+        """The scheduler's last no, in its own words."""
+        return os.path.join(self.dir, "refused.json")
 
     @property
     def seen(self) -> str:

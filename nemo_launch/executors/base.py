@@ -167,6 +167,9 @@ class Ledger(Protocol):
     def submitted(self, plan: Plan, handle: Handle) -> None:
         """The scheduler gave it this id."""
 
+    def refused(self, plan: Plan, reason: str) -> None:
+        """The scheduler said no for certain: the intent is void."""
+
     def handle(self, name: str) -> Handle | None:
         """Id of a task of the same experiment, for dependencies."""
 

@@ -1,0 +1,50 @@
+"""Which process is it, beyond a pid that may be used again: pid, start time, host and boot."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+
+def start_time(pid: int) -> int | None:
+    """Start of a process in clock ticks since boot (field 22 of /proc/PID/stat); None: gone, or a zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # the command in parentheses may hold anything, so count from its end
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def boot_id() -> str:
+    """This boot of this machine; pids and start times mean nothing across boots."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def of(pid: int) -> dict[str, Any]:
+    """Identity of a process on this machine, as JSON."""
+    return {"pid": pid, "start": start_time(pid), "host": socket.gethostname(), "boot": boot_id()}
+
+
+def mine() -> dict[str, Any]:
+    """Identity of this process."""
+    return of(os.getpid())
+
+
+def alive(identity: Mapping[str, Any]) -> bool | None:
+    """Whether that very process still runs; None when it ran on another machine, where this cannot be seen.
+
+    The boot tells machines apart (a container and its host, or two nodes, may share a host name); a process of an
+    earlier boot of this host is dead.
+    """
+    if identity.get("boot") != boot_id():
+        return False if identity.get("host") == socket.gethostname() else None
+    started = start_time(int(identity["pid"]))
+    return started is not None and started == identity.get("start")

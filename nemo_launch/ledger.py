@@ -1,0 +1,90 @@
+"""The record of a submission, written at the moment it happens: intent before the scheduler is called, id right after."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import Any
+
+from nemo_launch import identity, records
+from nemo_launch.errors import RecordError
+from nemo_launch.executors.base import Handle, Job, Plan
+from nemo_launch.records import ExperimentPaths, TaskPaths
+
+
+class FileLedger:
+    """Intents and ids in the tasks' folders (see ``base.Ledger``)."""
+
+    def __init__(self, tasks: dict[str, TaskPaths]) -> None:
+        self._tasks = tasks
+
+    def intend(self, plan: Plan) -> None:
+        """About to submit: on disk when this returns."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(plan.paths.refused)
+        records.write_json(plan.paths.intent, {"time": time.time(), "tag": plan.paths.script, **identity.mine()})
+
+    def submitted(self, plan: Plan, handle: Handle) -> None:
+        """The scheduler gave it this id."""
+        try:
+            write_handle(plan.paths, handle)
+        except RecordError as error:
+            raise RecordError(
+                f"{plan.task.name} was submitted as job {handle}, but its id could not be recorded: {error} "
+                "The job is not lost: once there is room, status finds it by its script."
+            ) from error
+
+    def refused(self, plan: Plan, reason: str) -> None:
+        """The scheduler said no for certain: there is no such job, and the next launch may try again."""
+        with contextlib.suppress(RecordError):
+            records.write_json(plan.paths.refused, {"time": time.time(), "reason": reason})
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(plan.paths.intent)
+
+    def handle(self, name: str) -> Handle | None:
+        """Id of a task of this experiment."""
+        return read_job(name, self._tasks[name]).handle if name in self._tasks else None
+
+
+def write_handle(paths: TaskPaths, handle: Handle) -> None:
+    """Record a job's id."""
+    records.write_json(paths.handle, {"time": time.time(), **handle.record()})
+
+
+def read_job(name: str, paths: TaskPaths, after: tuple[str, ...] = ()) -> Job:
+    """What the record says of one task."""
+    intent: dict[str, Any] = records.read_json(paths.intent) or {}
+    known: dict[str, Any] = records.read_json(paths.handle) or {}
+    return Job(
+        name=name,
+        paths=paths,
+        handle=Handle.load(known) if known else None,
+        intended=intent.get("time"),
+        submitted=known.get("time"),
+        after=after,
+    )
+
+
+#: A launcher on another machine cannot be seen; after this many seconds its sbatch is taken for dead
+#: (sbatch itself gives up on a silent controller within a few minutes).
+_FAR_LAUNCHER_SECONDS = 600
+
+
+def launcher_alive(paths: ExperimentPaths) -> tuple[bool, int]:
+    """Whether the process that launches this experiment may still be at it, and how many have launched it so far."""
+    number = 0
+    while os.path.exists(paths.launcher(number + 1)):
+        number += 1
+    owner = records.read_json(paths.launcher(number))
+    if owner is None:
+        return False, 0
+    state = identity.alive(owner)
+    if state is None:
+        state = time.time() - float(owner.get("time", 0)) < _FAR_LAUNCHER_SECONDS
+    return state, number + 1
+
+
+def own(paths: ExperimentPaths, number: int) -> bool:
+    """Become launcher number n of this experiment; False when another process was quicker."""
+    return records.create_json(paths.launcher(number), {"time": time.time(), **identity.mine()})
