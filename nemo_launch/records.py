@@ -3,9 +3,10 @@
 Layout (the first three levels are NeMo-Run's)::
 
     <home>/experiments/<title>/<title>_<unix seconds>/   ExperimentPaths
-        experiment.json   launcher-<n>.json   launched
+        experiment.json   launcher-<n>.json   launched   supervisor-<pid>.json (local)
         <task>/                                          TaskPaths: "Local Directory"
             task.json intent.json handle.json            written by the launcher
+            state.json                                   written by the local supervisor
             job.sh runner/ claim cancelled checkpoint-requested <job>.log
             started-<job>-<restart>.json exit-<job>-<restart>.json ranks-<job>-<restart>/
     <home>/snapshots/<digest>/
@@ -57,6 +58,15 @@ class TaskPaths:
     def seen(self) -> str:
         """Last state that the scheduler told, for when it no longer answers."""
         return os.path.join(self.dir, "seen.json")
+
+    @property
+    def state(self) -> str:
+        """Local only: what the supervisor knows of the task."""
+        return os.path.join(self.dir, "state.json")
+
+    def supervisor(self, job_id: str = "*") -> str:
+        """Local only: identity of the supervisor with this pid; it lies in the experiment's directory."""
+        return os.path.join(os.path.dirname(self.dir), f"supervisor-{job_id}.json")
 
     # the job's files, reached through the executor's transport
     @property
