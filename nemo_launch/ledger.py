@@ -23,7 +23,9 @@ class FileLedger:
         """About to submit: on disk when this returns."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(plan.paths.refused)
-        records.write_json(plan.paths.intent, {"time": time.time(), "tag": plan.paths.script, **identity.mine()})
+        records.write_json(
+            plan.paths.intent, {"time": time.time(), "tag": plan.paths.script, **identity.mine()}
+        )
 
     def submitted(self, plan: Plan, handle: Handle) -> None:
         """The scheduler gave it this id."""

@@ -1,0 +1,373 @@
+"""The experiment: recipes with their executors under one title; run, status, logs, cancel, and finding it again."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nemo_launch import launching, packaging, records
+from nemo_launch.errors import InputError, NotFound, Problem, RecordError
+from nemo_launch.executors.base import Executor, Plan
+from nemo_launch.observing import TaskStatus, observe
+from nemo_launch.recipes import Recipe, Site
+from nemo_launch.records import ExperimentPaths
+from nemo_launch.task import Task
+
+__all__ = ["Experiment", "TaskStatus", "observe_all"]
+
+
+class Experiment:
+    """Tasks that are launched together and found again by title or id.
+
+    Names and behaviour are NeMo-Run's::
+
+        with Experiment("demo", executor=SlurmExecutor(nodes=2)) as exp:
+            a = exp.add(Script("train.py"), name="train")
+            exp.add(Script("eval.sh"), name="eval", dependencies=[a])
+            exp.run(detach=True)
+
+    Args:
+        title: also the name of its folder; printable, no ``/``, at most 100 bytes, not starting with ``.`` or ``-``.
+        executor: where tasks run that name none themselves; default ``LocalExecutor()``.
+
+    Nothing is written before ``run``.
+    """
+
+    def __init__(self, title: str, executor: Executor | None = None) -> None:
+        self.title = title
+        self.adopted = False
+        """Whether ``run`` went on with an unfinished launch of the same request instead of making a new one."""
+        self._default = executor
+        self._adds: list[tuple[str, Recipe, Executor, tuple[str, ...]]] = []
+        self._tasks: list[tuple[str, tuple[str, ...], Executor]] = []
+        self._home = records.home()
+        self.paths = ExperimentPaths(self._home, title, f"{title}_{int(time.time())}")
+        self._ran = False
+
+    def __enter__(self) -> Experiment:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        return None
+
+    @property
+    def id(self) -> str:
+        """``<title>_<unix seconds>``; settled by ``run``."""
+        return self.paths.id
+
+    @property
+    def task_names(self) -> list[str]:
+        """In the order in which they were added."""
+        return [name for name, *_ in (self._tasks or self._adds)]
+
+    def add(
+        self,
+        recipe: Recipe,
+        executor: Executor | None = None,
+        name: str = "",
+        dependencies: Sequence[str] | None = None,
+    ) -> str:
+        """Add a task; returns its name, which later tasks give as a dependency.
+
+        A dependant starts when all its dependencies have succeeded, and is skipped when one did not.
+        """
+        if not name:
+            names = {taken for taken, *_ in self._adds}
+            name = recipe.name
+            for number in range(1, len(names) + 1):
+                name = f"{recipe.name}_{number}" if name in names else name
+        if executor is None:
+            if self._default is None:
+                from nemo_launch.executors.local import LocalExecutor
+
+                self._default = LocalExecutor()
+            executor = self._default
+        self._adds.append((name, recipe, executor, tuple(dependencies or ())))
+        return name
+
+    def plan(self) -> list[Plan]:
+        """Everything that ``run`` would write and submit. Has no effect.
+
+        Raises:
+            InputError: all problems of the request together.
+        """
+        return [
+            executor.plan(task, self._paths_of(task.name, executor)) for task, executor in self._lowered()
+        ]
+
+    def run(self, detach: bool = False, again: bool = False, sequential: bool = False) -> None:
+        """Submit all tasks.
+
+        Args:
+            detach: return after submission instead of waiting for the end.
+            again: make a new experiment even if the same request has an unfinished launch.
+            sequential: each task depends on the one before it.
+
+        Raises:
+            InputError: all problems of the request; nothing was written or submitted.
+            RecordError: the experiment directory cannot be written.
+            SchedulerError: refused or unreachable; what was submitted before stays.
+        """
+        self.launch(again=again, sequential=sequential)
+        self.confirm()
+        if not detach:
+            self.wait()
+
+    def launch(self, again: bool = False, sequential: bool = False) -> None:
+        """``run`` without its end: submit, but leave the launch unconfirmed (see ``confirm``)."""
+        if self._ran:
+            raise InputError(
+                Problem(f"experiment {self.id} was run already", "Experiment.run", "Make another one.")
+            )
+        if sequential:
+            names = self.task_names
+            self._adds = [
+                (name, recipe, executor, tuple(dict.fromkeys((*after, *names[i - 1 : i]))))
+                for i, (name, recipe, executor, after) in enumerate(self._adds)
+            ]
+        tasks = self._stored(self._lowered())
+        request = launching.request_digest(self.title, tasks)
+        found = None if again else launching.unfinished(self._home, self.title, request)
+        self.adopted = found is not None
+        self.paths = found or launching.create(self._home, self.title, request, tasks)
+        plans = [
+            (executor.plan(task, self._paths_of(task.name, executor)), executor) for task, executor in tasks
+        ]
+        self._tasks = [(task.name, task.after, executor) for task, executor in tasks]
+        self._ran = True
+        launching.start(self.paths, plans, self.adopted)
+
+    def confirm(self) -> None:
+        """The user has seen the result of the launch: from now on the same request makes a new experiment."""
+        records.write_bytes(self.paths.launched, b"")
+
+    def statuses(self) -> list[TaskStatus]:
+        """The truth about every task now, with one question to the scheduler for all."""
+        return observe(launching.refresh(self.paths, self._known()))
+
+    def status(self, return_dict: bool = False) -> dict[str, dict[str, Any]] | None:
+        """Print the status block, or return it as a dict by task name (NeMo-Run's keys, and more)."""
+        from nemo_launch.views import block, json
+
+        tasks = self.statuses()
+        if return_dict:
+            return {entry["name"]: entry for entry in json.experiment(self, tasks)["tasks"]}
+        print(block.render(self, tasks))
+        return None
+
+    def wait(
+        self, on_change: Callable[[list[TaskStatus]], None] | None = None, timeout: float | None = None
+    ) -> list[TaskStatus]:
+        """Wait until every task is final; see ``waiting.wait``."""
+        from nemo_launch import waiting
+
+        return waiting.wait(self.statuses, on_change, timeout)
+
+    def cancel(self, name: str | None = None) -> list[TaskStatus]:
+        """End one task or all, for sure; tasks that have ended keep their result. Returns what all are afterwards."""
+        chosen = self._pick(name)
+        for status in self.statuses():  # finds ids that were not recorded
+            if status.name in chosen and not status.observation.state.final:
+                status.executor.cancel([status.job])
+        return self.statuses()
+
+    def logs(self, name: str | None = None, follow: bool = False, rank: int | None = None) -> None:
+        """Print the log of a task (the only one by default)."""
+        from nemo_launch import logs
+
+        (chosen, *more) = self._pick(name)
+        if more:
+            raise InputError(
+                Problem(f"{self.id} has several tasks", "logs", f"Name one of {', '.join(self.task_names)}.")
+            )
+        logs.show(self, chosen, follow=follow, rank=rank)
+
+    # -- finding it again ---------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_id(cls, id: str) -> Experiment:
+        """The experiment with this id.
+
+        Raises:
+            NotFound: there is none; the message names near ones.
+        """
+        title = id.rpartition("_")[0]
+        paths = ExperimentPaths(records.home(), title, id)
+        record = records.read_json(paths.record) if title else None
+        if record is None:
+            raise _not_found(id)
+        from nemo_launch.executors import factory
+
+        experiment = cls(title)
+        experiment.paths = paths
+        experiment._ran = True
+        executors: dict[str, Executor] = {}
+        for entry in record["tasks"]:
+            key = repr(entry["executor"])
+            executors.setdefault(key, factory.load(entry["executor"]))
+            experiment._tasks.append((entry["name"], tuple(entry["after"]), executors[key]))
+        return experiment
+
+    @classmethod
+    def from_title(cls, title: str) -> Experiment:
+        """The newest experiment of a title."""
+        ids = cls.catalog(title)
+        if not ids:
+            raise _not_found(title)
+        return cls.from_id(ids[-1])
+
+    @classmethod
+    def find(cls, text: str) -> Experiment:
+        """By id, else by title."""
+        title = text.rpartition("_")[0]
+        if title and os.path.exists(ExperimentPaths(records.home(), title, text).record):
+            return cls.from_id(text)
+        return cls.from_title(text)
+
+    @staticmethod
+    def catalog(title: str = "") -> list[str]:
+        """Ids of all experiments (of a title), oldest first. Folders without a record are ignored."""
+        folder = os.path.join(records.home(), "experiments")
+        try:
+            titles = [title] if title else os.listdir(folder)
+            found = [
+                (int(id.rpartition("_")[2]), id)
+                for name in titles
+                for id in (
+                    os.listdir(os.path.join(folder, name))
+                    if os.path.isdir(os.path.join(folder, name))
+                    else []
+                )
+                if id.rpartition("_")[2].isdecimal()
+                and os.path.exists(os.path.join(folder, name, id, "experiment.json"))
+            ]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise RecordError(f"cannot read {error.filename}: {error.strerror}.") from error
+        return [id for _, id in sorted(found)]
+
+    # -- inside -------------------------------------------------------------------------------------------------
+
+    def _known(self) -> list[tuple[str, tuple[str, ...], Executor]]:
+        return self._tasks or [(name, after, executor) for name, _, executor, after in self._adds]
+
+    def _pick(self, name: str | None) -> list[str]:
+        names = [known for known, *_ in self._known()]
+        if name is None:
+            return names
+        if name not in names:
+            raise NotFound(Problem(f"{self.id} has no task {name!r}", "task", f"It has {', '.join(names)}."))
+        return [name]
+
+    def _paths_of(self, name: str, executor: Executor) -> records.TaskPaths:
+        return self.paths.task(name, launching.job_dir(executor))
+
+    def _lowered(self) -> list[tuple[Task, Executor]]:
+        """Every recipe as a task; all problems of the whole request in one error."""
+        problems = _name_problems(self.title, "--experiment-name", "title")
+        names = self.task_names
+        problems += [p for name in names if name != self.title for p in _name_problems(name, "name", "task")]
+        problems += [
+            Problem(f"two tasks are called {name!r}", "name")
+            for name in sorted({n for n in names if names.count(n) > 1})
+        ]
+        if not self._adds:
+            problems.append(Problem("the experiment has no task", "Experiment.run", "Add one with add()."))
+        lowered = []
+        for index, (name, recipe, executor, after) in enumerate(self._adds):
+            for other in after:
+                if other not in names[:index]:
+                    problems.append(
+                        Problem(
+                            f"{name!r} depends on {other!r}, which is not a task added before it",
+                            "dependencies",
+                        )
+                    )
+            try:
+                lowered.append((recipe.lower(name, self._site(executor), after), executor))
+            except InputError as error:
+                problems += error.problems
+        for executor in dict.fromkeys(executor for _, _, executor, _ in self._adds):
+            problems += executor.check([task for task, other in lowered if other is executor])
+        problems += _mixed_dependencies(lowered)
+        if problems:
+            raise InputError(dict.fromkeys(problems))
+        return lowered
+
+    def _site(self, executor: Executor) -> Site:
+        config = executor.config
+        work_dir = os.path.abspath(os.path.expanduser(config.work_dir or os.getcwd()))
+        base = launching.job_dir(executor) or self._home
+        given = (config.log_dir, config.cache_dir, config.data_dir)
+        leave_out = [os.path.join(self._home, "experiments"), os.path.join(self._home, "snapshots"), base]
+        leave_out += [os.path.abspath(os.path.expanduser(folder)) for folder in given if folder]
+        return Site(config, work_dir, records.snapshots(base), tuple(p for p in leave_out if p != work_dir))
+
+    def _stored(self, tasks: list[tuple[Task, Executor]]) -> list[tuple[Task, Executor]]:
+        """Write the snapshots; a tree that was edited meanwhile is taken as it is now."""
+        for _ in range(3):
+            same = True
+            for task, executor in tasks:
+                for code in task.code:
+                    same &= packaging.store(code, self._site(executor).snapshots).digest == code.digest
+            if same:
+                return tasks
+            tasks = self._lowered()
+        raise InputError(
+            Problem(
+                "files keep changing while the snapshot is taken", "work dir", "Try again, or --no-snapshot."
+            )
+        )
+
+
+def observe_all(experiments: Sequence[Experiment]) -> dict[str, list[TaskStatus]]:
+    """The state of every task of many experiments, with one question for all of them; by experiment id."""
+    tasks = [(e, pair) for e in experiments for pair in launching.refresh(e.paths, e._known())]
+    seen = observe([pair for _, pair in tasks])
+    result: dict[str, list[TaskStatus]] = {e.id: [] for e in experiments}
+    for (experiment, _), status in zip(tasks, seen, strict=True):
+        result[experiment.id].append(status)
+    return result
+
+
+def _name_problems(name: str, where: str, what: str) -> list[Problem]:
+    if (
+        name
+        and name.isprintable()
+        and "/" not in name
+        and name[0] not in ".-"
+        and len(os.fsencode(name)) <= 100
+    ):
+        return []
+    fix = "Use printable characters without /, at most 100 bytes, not starting with . or -."
+    return [Problem(f"{name!r} cannot be a {what}, because a folder gets its name", where, fix)]
+
+
+def _mixed_dependencies(tasks: Sequence[tuple[Task, Executor]]) -> list[Problem]:
+    """A scheduler can only wait for its own jobs."""
+    kinds = {task.name: (executor.kind, executor.transport.name) for task, executor in tasks}
+    return [
+        Problem(
+            f"{task.name!r} on {kinds[task.name][0]} cannot depend on {other!r} on {kinds[other][0]}",
+            "dependencies",
+            "Run both on the same kind of executor, or one experiment after the other.",
+        )
+        for task, _ in tasks
+        for other in task.after
+        if other in kinds and kinds[other] != kinds[task.name]
+    ]
+
+
+def _not_found(text: str) -> NotFound:
+    import difflib
+
+    ids = Experiment.catalog()
+    titles = list(dict.fromkeys(id.rpartition("_")[0] for id in reversed(ids)))
+    near = difflib.get_close_matches(text, [*titles, *ids], 3)
+    hint = f"Near: {', '.join(near)}." if near else "run.py list shows what there is."
+    return NotFound(
+        Problem(f"no experiment {text!r} in {os.path.join(records.home(), 'experiments')}", "", hint)
+    )

@@ -1,0 +1,65 @@
+"""What became of the tasks of one or many experiments: one question per scheduler for all of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from nemo_launch import ledger, records
+from nemo_launch.executors.base import Executor, Handle, Job, Observation, State
+
+
+@dataclass(frozen=True)
+class TaskStatus:
+    """One task and the truth about it."""
+
+    name: str
+    job: Job
+    executor: Executor
+    observation: Observation
+
+
+def observe(tasks: Sequence[tuple[Job, Executor]]) -> list[TaskStatus]:
+    """The state of all tasks, in order. Ids that a killed launcher did not record are found and recorded."""
+    found = recover(tasks)
+    jobs = [(found.get(job.key, job), executor) for job, executor in tasks]
+    seen: dict[str, Observation] = {}
+    for executor, group in _groups([(job, executor) for job, executor in jobs if job.handle]):
+        seen.update(executor.poll(group))
+    return [
+        TaskStatus(job.name, job, executor, seen.get(job.key) or _unsubmitted(job)) for job, executor in jobs
+    ]
+
+
+def recover(tasks: Sequence[tuple[Job, Executor]]) -> dict[str, Job]:
+    """Jobs whose intent had no id, but which the scheduler knows; their ids are recorded now (by ``Job.key``)."""
+    lost = [(job, executor) for job, executor in tasks if job.intended is not None and job.handle is None]
+    found = {}
+    for executor, group in _groups(lost):
+        answers = executor.recover(group)
+        for job in group:
+            answer = answers.get(job.key)
+            if isinstance(answer, Handle):
+                ledger.write_handle(job.paths, answer)
+                found[job.key] = replace(job, handle=answer, submitted=time.time())
+    return found
+
+
+def _groups(tasks: Iterable[tuple[Job, Executor]]) -> list[tuple[Executor, list[Job]]]:
+    """Tasks by scheduler: executors of one kind on one machine share their questions."""
+    groups: dict[tuple[str, str], tuple[Executor, list[Job]]] = {}
+    for job, executor in tasks:
+        groups.setdefault((executor.kind, executor.transport.name), (executor, []))[1].append(job)
+    return list(groups.values())
+
+
+def _unsubmitted(job: Job) -> Observation:
+    refused = records.read_json(job.paths.refused)
+    if refused:
+        reason = f"the scheduler refused it: {refused.get('reason', '')}"
+    elif job.intended is not None:
+        reason = "its submission was under way when last heard of, and the scheduler does not show it"
+    else:
+        reason = "not submitted yet"
+    return Observation(State.UNSUBMITTED, reason=reason)
