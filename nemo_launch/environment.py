@@ -56,9 +56,7 @@ def problems(
             )
     for name, value in env.items():
         if "\0" in value:
-            found.append(
-                Problem(f"the value of {name} has a NUL byte, which no environment can carry", where)
-            )
+            found.append(Problem(f"the value of {name} has a NUL byte, which no environment can carry", where))
     for name in secrets:
         if _NAME.match(name) and name not in known:
             found.append(
@@ -71,9 +69,7 @@ def problems(
     return found
 
 
-def job_environment(
-    config: ExecutorConfig, task_env: Mapping[str, str], environ: Mapping[str, str]
-) -> dict[str, str]:
+def job_environment(config: ExecutorConfig, task_env: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
     """The whole environment of a job, without secrets: base list (or all), passthrough, config, task; later wins."""
     if config.inherit_env:
         env = {
@@ -82,22 +78,12 @@ def job_environment(
             if not name.startswith(_SURROUNDING) and not is_secret(name) and _NAME.match(name)
         }
     else:
-        env = {
-            name: environ[name]
-            for name in (*BASE, *config.passthrough)
-            if name in environ and not is_secret(name)
-        }
+        env = {name: environ[name] for name in (*BASE, *config.passthrough) if name in environ and not is_secret(name)}
     env.update(config.env_vars)
     env.update(task_env)
     return env
 
 
-def secret_values(
-    names: Iterable[str], given: Mapping[str, str], environ: Mapping[str, str]
-) -> dict[str, str]:
+def secret_values(names: Iterable[str], given: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
     """Values for the names that have one: given in Python first, then this process's environment."""
-    return {
-        name: given[name] if name in given else environ[name]
-        for name in names
-        if name in given or name in environ
-    }
+    return {name: given[name] if name in given else environ[name] for name in names if name in given or name in environ}

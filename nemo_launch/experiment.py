@@ -93,9 +93,7 @@ class Experiment:
         Raises:
             InputError: all problems of the request together.
         """
-        return [
-            executor.plan(task, self._paths_of(task.name, executor)) for task, executor in self._lowered()
-        ]
+        return [executor.plan(task, self._paths_of(task.name, executor)) for task, executor in self._lowered()]
 
     def run(self, detach: bool = False, again: bool = False, sequential: bool = False) -> None:
         """Submit all tasks.
@@ -118,9 +116,7 @@ class Experiment:
     def launch(self, again: bool = False, sequential: bool = False) -> None:
         """``run`` without its end: submit, but leave the launch unconfirmed (see ``confirm``)."""
         if self._ran:
-            raise InputError(
-                Problem(f"experiment {self.id} was run already", "Experiment.run", "Make another one.")
-            )
+            raise InputError(Problem(f"experiment {self.id} was run already", "Experiment.run", "Make another one."))
         if sequential:
             names = self.task_names
             self._adds = [
@@ -132,9 +128,7 @@ class Experiment:
         found = None if again else launching.unfinished(self._home, self.title, request)
         self.adopted = found is not None
         self.paths = found or launching.create(self._home, self.title, request, tasks)
-        plans = [
-            (executor.plan(task, self._paths_of(task.name, executor)), executor) for task, executor in tasks
-        ]
+        plans = [(executor.plan(task, self._paths_of(task.name, executor)), executor) for task, executor in tasks]
         self._tasks = [(task.name, task.after, executor) for task, executor in tasks]
         self._ran = True
         launching.start(self.paths, plans, self.adopted)
@@ -235,11 +229,7 @@ class Experiment:
             found = [
                 (int(id.rpartition("_")[2]), id)
                 for name in titles
-                for id in (
-                    os.listdir(os.path.join(folder, name))
-                    if os.path.isdir(os.path.join(folder, name))
-                    else []
-                )
+                for id in (os.listdir(os.path.join(folder, name)) if os.path.isdir(os.path.join(folder, name)) else [])
                 if id.rpartition("_")[2].isdecimal()
                 and os.path.exists(os.path.join(folder, name, id, "experiment.json"))
             ]
@@ -317,9 +307,7 @@ class Experiment:
                 return tasks
             tasks = self._lowered()
         raise InputError(
-            Problem(
-                "files keep changing while the snapshot is taken", "work dir", "Try again, or --no-snapshot."
-            )
+            Problem("files keep changing while the snapshot is taken", "work dir", "Try again, or --no-snapshot.")
         )
 
 
@@ -334,13 +322,7 @@ def observe_all(experiments: Sequence[Experiment]) -> dict[str, list[TaskStatus]
 
 
 def _name_problems(name: str, where: str, what: str) -> list[Problem]:
-    if (
-        name
-        and name.isprintable()
-        and "/" not in name
-        and name[0] not in ".-"
-        and len(os.fsencode(name)) <= 100
-    ):
+    if name and name.isprintable() and "/" not in name and name[0] not in ".-" and len(os.fsencode(name)) <= 100:
         return []
     fix = "Use printable characters without /, at most 100 bytes, not starting with . or -."
     return [Problem(f"{name!r} cannot be a {what}, because a folder gets its name", where, fix)]
@@ -368,6 +350,4 @@ def _not_found(text: str) -> NotFound:
     titles = list(dict.fromkeys(id.rpartition("_")[0] for id in reversed(ids)))
     near = difflib.get_close_matches(text, [*titles, *ids], 3)
     hint = f"Near: {', '.join(near)}." if near else "run.py list shows what there is."
-    return NotFound(
-        Problem(f"no experiment {text!r} in {os.path.join(records.home(), 'experiments')}", "", hint)
-    )
+    return NotFound(Problem(f"no experiment {text!r} in {os.path.join(records.home(), 'experiments')}", "", hint))

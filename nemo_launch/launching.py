@@ -1,8 +1,8 @@
 """From a checked request to submitted jobs, so that a launcher killed at any instant neither loses nor doubles one.
 
-The order of what is written: experiment folder (exclusive mkdir), who launches, experiment.json, each task.json, then per
-task intent, scheduler, id; last the ``launched`` marker, when the user has seen the result. A launch without that marker
-whose launcher is dead is *unfinished*: the same request adopts it and goes on where it stopped.
+The order of what is written: experiment folder (exclusive mkdir), who launches, each task.json, experiment.json, then
+per task intent, scheduler, id; last the ``launched`` marker, when the user has seen the result. A launch without that
+marker whose launcher is dead is *unfinished*: the same request adopts it and goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -173,8 +173,7 @@ def refresh(
 ) -> list[tuple[Job, Executor]]:
     """The record's view of every task, read anew."""
     return [
-        (ledger.read_job(name, paths.task(name, job_dir(executor)), after), executor)
-        for name, after, executor in tasks
+        (ledger.read_job(name, paths.task(name, job_dir(executor)), after), executor) for name, after, executor in tasks
     ]
 
 

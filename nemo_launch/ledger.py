@@ -1,4 +1,4 @@
-"""The record of a submission, written at the moment it happens: intent before the scheduler is called, id right after."""
+"""The record of a submission, written as it happens: intent before the scheduler is called, id right after."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ class FileLedger:
         """About to submit: on disk when this returns."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(plan.paths.refused)
-        records.write_json(
-            plan.paths.intent, {"time": time.time(), "tag": plan.paths.script, **identity.mine()}
-        )
+        records.write_json(plan.paths.intent, {"time": time.time(), "tag": plan.paths.script, **identity.mine()})
 
     def submitted(self, plan: Plan, handle: Handle) -> None:
         """The scheduler gave it this id."""

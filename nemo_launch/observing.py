@@ -27,9 +27,7 @@ def observe(tasks: Sequence[tuple[Job, Executor]]) -> list[TaskStatus]:
     seen: dict[str, Observation] = {}
     for executor, group in _groups([(job, executor) for job, executor in jobs if job.handle]):
         seen.update(executor.poll(group))
-    return [
-        TaskStatus(job.name, job, executor, seen.get(job.key) or _unsubmitted(job)) for job, executor in jobs
-    ]
+    return [TaskStatus(job.name, job, executor, seen.get(job.key) or _unsubmitted(job)) for job, executor in jobs]
 
 
 def recover(tasks: Sequence[tuple[Job, Executor]]) -> dict[str, Job]:

@@ -149,9 +149,7 @@ def home() -> str:
     value = os.environ.get("NEMORUN_HOME") or os.path.join("~", ".nemo_run")
     path = os.path.abspath(os.path.expanduser(value))
     if "\n" in path:
-        raise InputError(
-            Problem(f"{path!r} has a newline in it", "NEMORUN_HOME", "Choose another directory.")
-        )
+        raise InputError(Problem(f"{path!r} has a newline in it", "NEMORUN_HOME", "Choose another directory."))
     return path
 
 
@@ -183,8 +181,8 @@ def claim_experiment(base: str, title: str) -> ExperimentPaths:
 def unwritable(path: str, error: OSError) -> RecordError:
     """The error for a home or file that cannot be written."""
     return RecordError(
-        f"cannot write {error.filename or path}: {error.strerror}. Set NEMORUN_HOME to a directory with room that you may "
-        "write (and that the nodes see)."
+        f"cannot write {error.filename or path}: {error.strerror}. Set NEMORUN_HOME to a directory with room "
+        "that you may write (and that the nodes see)."
     )
 
 

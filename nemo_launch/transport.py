@@ -1,4 +1,4 @@
-"""The only way an executor touches commands and files: on this machine, or (another class) at the end of a connection."""
+"""The only way an executor touches commands and files: here, or (another class) at the end of a connection."""
 
 from __future__ import annotations
 
@@ -99,15 +99,11 @@ class LocalTransport:
                 check=False,
             )
         except FileNotFoundError as error:
-            raise CommandMissing(
-                f"{argv[0]} was not found on PATH. Is this a machine of the cluster?"
-            ) from error
+            raise CommandMissing(f"{argv[0]} was not found on PATH. Is this a machine of the cluster?") from error
         except PermissionError as error:
             raise CommandMissing(f"{argv[0]} cannot be executed: {error.strerror}.") from error
         except subprocess.TimeoutExpired as error:
-            raise Unreachable(
-                f"{argv[0]} gave no answer within {timeout:g} s. Try again, or ask the site."
-            ) from error
+            raise Unreachable(f"{argv[0]} gave no answer within {timeout:g} s. Try again, or ask the site.") from error
         return Completed(
             done.returncode,
             done.stdout.decode("utf-8", "surrogateescape"),
@@ -174,8 +170,7 @@ class LocalTransport:
         for entry in os.listdir("/proc"):
             if not entry.isdigit() or int(entry) == os.getpid():
                 continue
-            with contextlib.suppress(OSError):
-                with open(f"/proc/{entry}/cmdline", "rb") as file:
-                    if any(needle in word for word in file.read().split(b"\0")):
-                        found.append(int(entry))
+            with contextlib.suppress(OSError), open(f"/proc/{entry}/cmdline", "rb") as file:
+                if any(needle in word for word in file.read().split(b"\0")):
+                    found.append(int(entry))
         return found
