@@ -37,7 +37,8 @@ class Duration:
         if isinstance(value, int) and not isinstance(value, bool):
             # YAML 1.1 reads an unquoted 12:00:00 as the integer 43200, which would be 43200 minutes here.
             raise ValueError(
-                f'{value} is a bare number, which may mean minutes or seconds: quote it, as in "{value}"'
+                f"{value} is a bare number, which YAML also makes of times such as 12:00:00: "
+                f'quote it, as in "{_guess(value)}"'
             )
         if not isinstance(value, str):
             raise ValueError(f"{value!r} is not a duration; valid forms: {_FORMS}")
@@ -57,10 +58,17 @@ class Duration:
         return timedelta(seconds=self.seconds)
 
 
+def _guess(number: int) -> str:
+    """What was probably typed: YAML 1.1 counts ``a:b:c`` in base 60, and nobody asks for a week in minutes."""
+    minutes, seconds = divmod(number, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if number >= 3600 else str(number)
+
+
 def _seconds(text: str) -> int:
-    # ASCII digits only: str.isdigit and \d accept others that sbatch does not.
-    match = re.fullmatch(r"(?:([0-9]+)-)?([0-9]+)(?::([0-9]+))?(?::([0-9]+))?", text)
-    bad = ValueError(f"{text!r} is not a duration; valid forms: {_FORMS}")
+    # ASCII digits only: str.isdigit and \d accept others that sbatch does not. Seven are 27000 years in days.
+    match = re.fullmatch(r"(?:([0-9]{1,7})-)?([0-9]{1,7})(?::([0-9]{1,7}))?(?::([0-9]{1,7}))?", text)
+    bad = ValueError(f"{text[:40]!r} is not a duration; valid forms: {_FORMS}")
     if not match:
         raise bad
     days, *rest = match.groups()

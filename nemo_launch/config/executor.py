@@ -104,6 +104,10 @@ class SlurmConfig(ExecutorConfig):
     """``--container-mount-home`` / ``--no-container-mount-home``; None leaves it to the site."""
 
 
+#: The config of each kind of executor, by the word that ``-e`` and ``executor:`` take.
+CONFIGS: dict[str, type[ExecutorConfig]] = {"local": LocalConfig, "slurm": SlurmConfig}
+
+
 def field_names(config: type[ExecutorConfig]) -> tuple[str, ...]:
     """Names of the fields of a config dataclass, in order of definition."""
     return tuple(f.name for f in fields(config))
@@ -112,6 +116,4 @@ def field_names(config: type[ExecutorConfig]) -> tuple[str, ...]:
 def changed(config: ExecutorConfig) -> dict[str, Any]:
     """Fields that differ from their defaults: what the user asked for, in short."""
     default = type(config)()
-    return {
-        n: getattr(config, n) for n in field_names(type(config)) if getattr(config, n) != getattr(default, n)
-    }
+    return {n: getattr(config, n) for n in field_names(type(config)) if getattr(config, n) != getattr(default, n)}
