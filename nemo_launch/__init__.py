@@ -3,9 +3,12 @@
 Public names resolve on first use, so that ``import nemo_launch`` costs next to nothing.
 """
 
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
+TYPE_CHECKING = False  # as type checkers see it: True; importing typing would cost more than all the rest here
 if TYPE_CHECKING:
+    from typing import Any
+
     from nemo_launch.config.durations import Duration
     from nemo_launch.config.executor import LocalConfig, SlurmConfig
     from nemo_launch.config.mounts import VolumeMapping
