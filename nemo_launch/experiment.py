@@ -9,7 +9,7 @@ from typing import Any
 
 from nemo_launch import launching, packaging, records
 from nemo_launch.errors import InputError, NotFound, Problem, RecordError
-from nemo_launch.executors.base import Executor, Plan
+from nemo_launch.executors.base import Executor, Job, Plan
 from nemo_launch.observing import TaskStatus, observe
 from nemo_launch.recipes import Recipe, Site
 from nemo_launch.records import ExperimentPaths
@@ -137,9 +137,13 @@ class Experiment:
         """The user has seen the result of the launch: from now on the same request makes a new experiment."""
         records.write_bytes(self.paths.launched, b"")
 
+    def jobs(self) -> list[tuple[Job, Executor]]:
+        """What the record says of every task, without asking the scheduler."""
+        return launching.refresh(self.paths, self._known())
+
     def statuses(self) -> list[TaskStatus]:
         """The truth about every task now, with one question to the scheduler for all."""
-        return observe(launching.refresh(self.paths, self._known()))
+        return observe(self.jobs())
 
     def status(self, return_dict: bool = False) -> dict[str, dict[str, Any]] | None:
         """Print the status block, or return it as a dict by task name (NeMo-Run's keys, and more)."""
