@@ -1,0 +1,88 @@
+"""The command line: ``run.py [flags] -s SCRIPT …`` launches, ``run.py VERB …`` asks about what was launched.
+
+Exit codes: 0 the command did what it says · 1 a run that was waited for failed (or a fault of this program) · 2 bad
+input · 3 the scheduler refused or is unreachable · 130 interrupted · 141 the reader of the output went away.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    prog = _prog()
+    try:
+        code = _dispatch(prog, words)
+        sys.stdout.flush()
+        return code
+    except SystemExit as error:  # argparse, after --help
+        return error.code if isinstance(error.code, int) else 1
+    except BrokenPipeError:
+        # Nobody reads on. Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except KeyboardInterrupt:
+        _complain(f"{prog}: interrupted. What was submitted goes on: {prog} status shows it.\n")
+        return 130
+    except Exception as error:
+        return _failed(prog, words, error)
+
+
+def _dispatch(prog: str, words: list[str]) -> int:
+    from nemo_launch.cli.parser import VERBS
+
+    if words and words[0] in VERBS:
+        from importlib import import_module
+
+        verb = import_module(f"nemo_launch.cli.{words[0]}")
+        return int(verb.run(prog, words[1:]))
+    if "-h" in words or "--help" in words:
+        from nemo_launch.cli.parser import launch_parser
+
+        launch_parser(prog).parse_known_args(words[: words.index("--")] if "--" in words else words)
+    from nemo_launch.cli import launch
+
+    return launch.run(prog, words)
+
+
+def _failed(prog: str, words: list[str], error: Exception) -> int:
+    from nemo_launch.errors import LaunchError
+    from nemo_launch.views import errors
+
+    if "--debug" in (words[: words.index("--")] if "--" in words else words):
+        import traceback
+
+        traceback.print_exception(error)
+    if isinstance(error, LaunchError):
+        _complain(errors.paragraphs(prog, error))
+        return error.exit_code
+    if isinstance(error, OSError) and error.filename is None and error.errno is not None and not _stdout_works():
+        _complain(f"{prog}: error: cannot write the output: {error.strerror}.\n")
+        return 1
+    _complain(errors.unexpected(prog, error))
+    return 1
+
+
+def _complain(text: str) -> None:
+    from nemo_launch.cli.output import tell
+
+    tell(text)
+
+
+def _stdout_works() -> bool:
+    try:
+        sys.stdout.flush()
+        return True
+    except OSError:
+        # What could not be written must not be tried again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False
+
+
+def _prog() -> str:
+    name = os.path.basename(sys.argv[0] or "run.py")
+    return "python -m nemo_launch" if name == "__main__.py" else name

@@ -1,0 +1,90 @@
+"""``run.py [flags] -s SCRIPT``: launch, then follow, wait or return."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from nemo_launch.cli import output
+from nemo_launch.cli.parser import split_launch
+
+if TYPE_CHECKING:
+    from nemo_launch.cli import request
+    from nemo_launch.observing import TaskStatus
+
+
+def run(prog: str, argv: list[str]) -> int:
+    """Launch what the command line asks for."""
+    flags, words, unknown = split_launch(prog, argv)
+    if flags.version:
+        import nemo_launch
+
+        output.say(f"nemo_launch {nemo_launch.__version__}\n")
+        return 0
+    from nemo_launch.cli.request import build
+    from nemo_launch.views import errors
+
+    asked = build(prog, flags, words, unknown)
+    for text in asked.notes:
+        output.tell(errors.note(prog, text))
+    if flags.dry_run:
+        return _dry_run(asked, flags)
+    experiment = asked.experiment
+    experiment.launch(again=flags.again)
+    if experiment.adopted:
+        text = f"this launch was interrupted before; going on with {experiment.id}. --again starts another"
+        output.tell(errors.note(prog, text))
+    if asked.mode == "detach":
+        _show(prog, flags, asked, experiment.statuses())
+        experiment.confirm()
+        return 0
+    hint = "Ctrl-C asks it to end" if asked.executor.kind == "local" else "Ctrl-C detaches"
+    output.tell(f"{prog}: launched {experiment.id} ({hint})\n")
+    experiment.confirm()
+    return _see_through(prog, flags, asked)
+
+
+def _see_through(prog: str, flags: argparse.Namespace, asked: request.Request) -> int:
+    from nemo_launch.cli import verbs, waiting
+
+    midline = False
+
+    def write(text: str) -> None:
+        nonlocal midline
+        # with --json standard output is for the document alone
+        (output.tell if flags.json else output.say)(text)
+        midline = not text.endswith("\n")
+
+    show_logs = asked.mode == "follow" and (flags.follow or not flags.json)
+    try:
+        statuses, interrupted = waiting.to_the_end(prog, asked.experiment, show_logs, write)
+    except KeyboardInterrupt:
+        return waiting.detached(prog, asked.experiment)
+    if show_logs and not flags.json:
+        output.say("\n\n" if midline else "\n")
+    _show(prog, flags, asked, statuses)
+    for text in waiting.failures(statuses):
+        output.tell(f"{prog}: {text}\n")
+    return 130 if interrupted else verbs.verdict(statuses)
+
+
+def _show(prog: str, flags: argparse.Namespace, asked: request.Request, statuses: list[TaskStatus]) -> None:
+    if flags.json:
+        from nemo_launch.views import json
+
+        output.say(json.dumps(json.experiment(asked.experiment, statuses, asked.experiment.adopted)))
+    else:
+        output.show_block(prog, asked.experiment, statuses)
+
+
+def _dry_run(asked: request.Request, flags: argparse.Namespace) -> int:
+    plans = asked.experiment.plan()
+    if flags.json:
+        from nemo_launch.views import json
+
+        output.say(json.dumps(json.plans(asked.experiment, plans)))
+    else:
+        from nemo_launch.views import plan
+
+        output.say(plan.render(asked.experiment, plans, asked.executor))
+    return 0

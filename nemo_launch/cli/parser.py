@@ -1,0 +1,108 @@
+"""The command line as argparse sees it: launch flags here, one parser for each verb in its module."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import NoReturn
+
+from nemo_launch.cli.flags import FLAGS, GROUPS
+
+VERBS = {
+    "status": "state of an experiment's tasks",
+    "logs": "what the tasks print",
+    "cancel": "end tasks for sure",
+    "list": "experiments and their states",
+    "show": "an experiment's record, script or configuration",
+    "profiles": "the named executors of profiles.yaml",
+}
+
+_EPILOG = """\
+examples:
+  run.py -s pretrain/llama_tiny_pt.py --ntasks-per-node 2
+  run.py -e slurm -p a3m -d $WORK_DIR -s pretrain/llama_tiny_pt.py -n 2 --experiment-name demo
+  run.py -s train.py -- --lr 1e-3 optimizer=adam      (words after -- go to the script untouched)
+
+other commands (run.py COMMAND --help tells more):
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse without abbreviations, whose complaints are our errors."""
+
+    def __init__(self, prog: str, **kwargs: object) -> None:
+        super().__init__(prog=prog, allow_abbrev=False, formatter_class=_formatter, **kwargs)  # type: ignore[arg-type]
+
+    def error(self, message: str) -> NoReturn:
+        """See the base class; also for values that look like flags."""
+        from nemo_launch.errors import InputError, Problem
+
+        raise InputError(Problem(*_explained(message, self.prog)))
+
+
+def _explained(message: str, prog: str) -> tuple[str, str, str]:
+    prefix = "argument "
+    if message.startswith(prefix) and ": " in message:
+        name, what = message[len(prefix) :].split(": ", 1)
+        long = name.rsplit("/", 1)[-1]
+        if what == "expected one argument":
+            return "needs a value", name, f"A value that starts with a dash is written {long}=VALUE."
+        return what, name, ""
+    return message, "", f"{prog} --help lists what can be given."
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    # argparse itself imports shutil, and with it every compression module, to learn the width of the terminal
+    try:
+        width = int(os.environ.get("COLUMNS", "")) or 100
+    except ValueError:
+        try:
+            width = os.get_terminal_size().columns
+        except OSError:
+            width = 100
+    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=30, width=max(40, min(width, 110)) - 2)
+
+
+def launch_parser(prog: str) -> Parser:
+    """The parser of a launch. It has no positionals: what it leaves over goes to the script."""
+    width = max(map(len, VERBS))
+    verbs = "\n".join(f"  {verb:<{width}}  {what}" for verb, what in VERBS.items())
+    parser = Parser(
+        prog,
+        usage=f"{prog} [flags] -s SCRIPT [arguments of the script]\n       {prog} COMMAND …",
+        description="Start a training script here or on Slurm, and show how it is doing.",
+        epilog=_EPILOG.replace("run.py", prog) + verbs,
+    )
+    for title, flags in GROUPS.items():
+        group = parser.add_argument_group(title)
+        for flag in flags:
+            if flag.metavar:
+                action = "append" if flag.repeat else "store"
+                group.add_argument(*flag.names, dest=flag.dest, metavar=flag.metavar, action=action, help=flag.help)
+            else:
+                group.add_argument(*flag.names, dest=flag.dest, action="store_true", help=flag.help)
+    return parser
+
+
+def verb_parser(prog: str, verb: str, **kwargs: object) -> Parser:
+    """A parser for one verb, with the switches that all share."""
+    parser = Parser(f"{prog} {verb}", description=VERBS[verb][0].upper() + VERBS[verb][1:] + ".", **kwargs)
+    parser.add_argument("--debug", action="store_true", help="show tracebacks")
+    return parser
+
+
+def split_launch(prog: str, argv: list[str]) -> tuple[argparse.Namespace, list[str], list[str]]:
+    """Parsed flags, the script's own words in their order, and words that look like flags but are none of ours."""
+    end = argv.index("--") if "--" in argv else len(argv)
+    flags, rest = launch_parser(prog).parse_known_args(argv[:end])
+    unknown = [word for word in rest if _looks_like_flag(word)]
+    return flags, [*rest, *argv[end + 1 :]], unknown
+
+
+def _looks_like_flag(word: str) -> bool:
+    return len(word) > 1 and word.startswith("-") and not word[1].isdigit() and word[1] != "."
+
+
+def known_flags() -> list[str]:
+    """Every spelling of every launch flag."""
+    return [name for flag in FLAGS for name in flag.names] + ["-h", "--help"]

@@ -1,0 +1,227 @@
+"""From parsed flags to an experiment that is ready to launch; every problem of the request in one error."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any, NamedTuple
+
+from nemo_launch import environment
+from nemo_launch.cli.flags import BY_FIELD, DIRECTORIES, FLAGS
+from nemo_launch.cli.parser import VERBS, known_flags
+from nemo_launch.config.executor import CONFIGS
+from nemo_launch.config.hints import did_you_mean
+from nemo_launch.config.layers import Layer, Merged, merge, script_block
+from nemo_launch.config.structure import check
+from nemo_launch.errors import InputError, Problem
+from nemo_launch.executors.base import Executor
+from nemo_launch.experiment import Experiment
+from nemo_launch.recipes import Script
+
+#: What ``-e slurm`` means without a partition anywhere; YAML and Python leave it to the site's default.
+DEFAULT_PARTITION = "general"
+
+
+class Request(NamedTuple):
+    """What to launch and how."""
+
+    experiment: Experiment
+    executor: Executor
+    mode: str
+    """``follow``, ``wait`` or ``detach``."""
+    notes: tuple[str, ...] = ()
+
+
+def build(prog: str, flags: argparse.Namespace, words: list[str], unknown: list[str]) -> Request:
+    """The request of a command line.
+
+    Raises:
+        InputError: everything that is wrong with it, as far as it can be told without launching.
+    """
+    problems = [_unknown(prog, word) for word in unknown]
+    problems += _empty(flags) + _modes(flags)
+    values, more = _flag_values(flags)
+    problems += more
+    if flags.script is None and not unknown:
+        problems.append(_no_script(prog, words))
+
+    kind, layers, more = _layers(flags)
+    problems += more
+    script = Script(flags.script or "", args=tuple(words)) if flags.script else None
+    notes: list[str] = []
+    if script:
+        block, more = _block(script, flags, CONFIGS[kind], notes)
+        layers.insert(0, block)
+        problems += more
+    merged = merge([*layers, Layer(lambda key: BY_FIELD[key].shown, values, adds=True)])
+    if kind == "slurm":
+        _default_partition(merged)
+    config, more = check(CONFIGS[kind], merged.values, merged.place, from_text=set(values))
+    problems += more
+
+    executor = _executor(kind, config)
+    title = flags.experiment_name or (script.name if script else "")
+    experiment = Experiment(title, executor)
+    if script:
+        experiment.add(script, name=title)
+    if problems:
+        if script:
+            try:
+                experiment.plan()
+            except InputError as error:
+                problems += error.problems
+        raise InputError(dict.fromkeys(problems))
+    mode = next((mode for mode in ("follow", "wait", "detach") if getattr(flags, mode)), "")
+    return Request(experiment, executor, mode or ("follow" if kind == "local" else "detach"), tuple(notes))
+
+
+def _unknown(prog: str, word: str) -> Problem:
+    name = word.split("=", 1)[0]
+    near = did_you_mean(name, known_flags()) if name.startswith("--") else ""
+    own = f"The script's own options go after --: {prog} -s SCRIPT -- {name} …"
+    return Problem(f"there is no flag {name}", "", f"{near} {own}".strip())
+
+
+def _no_script(prog: str, words: list[str]) -> Problem:
+    first = words[0] if words else ""
+    if first and os.path.exists(first):
+        return Problem("there is no script to run", "-s/--script", f"Did you mean {prog} -s {first}?")
+    verb = did_you_mean(first, VERBS)
+    if first and verb:
+        return Problem(f"there is no command {first!r}", "", verb)
+    return Problem("there is no script to run", "-s/--script", f"Name one: {prog} -s FILE. {prog} --help tells more.")
+
+
+def _empty(flags: argparse.Namespace) -> list[Problem]:
+    return [
+        Problem("its value is empty", flag.shown, "Is a variable unset?")
+        for flag in FLAGS
+        if flag.metavar and flag.field != "env_vars"
+        for value in _given(flags, flag.dest)
+        if not value.strip()
+    ]
+
+
+def _modes(flags: argparse.Namespace) -> list[Problem]:
+    given = [f"--{mode}" for mode in ("wait", "follow", "detach") if getattr(flags, mode)]
+    return [Problem(f"{' and '.join(given)} exclude each other", "", "Keep one.")] if len(given) > 1 else []
+
+
+def _given(flags: argparse.Namespace, dest: str) -> list[str]:
+    value = getattr(flags, dest)
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _flag_values(flags: argparse.Namespace) -> tuple[dict[str, object], list[Problem]]:
+    """Config fields that were given as flags, as text."""
+    values: dict[str, object] = {}
+    for flag in FLAGS:
+        value = getattr(flags, flag.dest)
+        if not flag.field or flag.field == "env_vars" or value in (None, False):
+            continue
+        if flag.field in DIRECTORIES and value.strip():
+            value = os.path.abspath(os.path.expanduser(value))
+        values[flag.field] = False if flag.field == "snapshot" else value
+    env, secrets, problems = _environment(flags.env or [])
+    if env:
+        values["env_vars"] = env
+    if secrets:
+        values["secrets"] = [*(flags.secret or []), *secrets]
+    return values, problems
+
+
+def _environment(words: list[str]) -> tuple[dict[str, str], list[str], list[Problem]]:
+    """Variables of ``--env``; a bare name takes its value from here, and a bare secret name stays a name."""
+    env: dict[str, str] = {}
+    secrets, problems = [], []
+    for word in words:
+        name, given, value = word.partition("=")
+        if not name:
+            problems.append(Problem(f"{word!r} has no name before =", "--env", "Write NAME=VALUE or NAME."))
+        elif given:
+            env[name] = value
+        elif name not in os.environ:
+            problems.append(Problem(f"{name} is not set here", "--env", f"Write {name}=VALUE, or export it first."))
+        elif environment.is_secret(name):
+            secrets.append(name)
+        else:
+            env[name] = os.environ[name]
+    return env, secrets, problems
+
+
+def _layers(flags: argparse.Namespace) -> tuple[str, list[Layer], list[Problem]]:
+    """Kind of executor, and what profile and ``--config`` say."""
+    layers: list[Layer] = []
+    kind, problems = flags.executor, []
+    if kind and kind not in CONFIGS:
+        from nemo_launch.config import profiles
+
+        try:
+            profile = profiles.load(os.path.expanduser(flags.work_dir or ".")).resolve(kind)
+            kind, layers = profile.kind, [profile.layer]
+        except InputError as error:
+            kind = None
+            problems += [p if p.where else p._replace(where="-e/--executor") for p in error.problems]
+    if flags.config:
+        try:
+            kind, layer = _config_file(flags.config, kind)
+            layers.append(layer)
+        except InputError as error:
+            problems += error.problems
+    return kind or "local", layers, problems
+
+
+def _config_file(path: str, kind: str | None) -> tuple[str | None, Layer]:
+    """Fields of a config dataclass; the key ``executor`` names the kind, unless ``-e`` does."""
+    from nemo_launch.config import loading
+
+    document = loading.read(path)
+    values = {str(key): value for key, value in document.values.items()}
+    named = values.pop("executor", None)
+    if named is not None and named not in CONFIGS:
+        fix = did_you_mean(str(named), CONFIGS) or f"Write {' or '.join(CONFIGS)}."
+        raise InputError(Problem(f"there is no executor {named!r}", document.where("executor"), fix))
+    if named and kind and named != kind:
+        what = f"it is written for {named}, and -e asks for {kind}"
+        raise InputError(Problem(what, document.where("executor"), "Leave one of them out."))
+    return kind or named, Layer(lambda key: f"{document.where(key)}: {key}", values)
+
+
+def _block(script: Script, flags: argparse.Namespace, config: Any, notes: list[str]) -> tuple[Layer, list[Problem]]:
+    """What the script says of itself (PEP 723); read, never executed."""
+    from nemo_launch.config import script_metadata
+
+    nothing = Layer("", {})
+    path = script.find(os.path.abspath(os.path.expanduser(flags.work_dir or ".")))
+    if path is None:
+        return nothing, []
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            found = script_metadata.read(file.read())
+    except OSError:
+        return nothing, []  # the recipe says so when it is lowered
+    except ValueError as error:
+        return nothing, [Problem(str(error), path)]
+    if not found:
+        return nothing, []
+    kept, skipped = script_block(config, found)
+    if skipped:
+        notes.append(f"{path}: {', '.join(skipped)} of [tool.nemo-launch] is for other executors")
+    return Layer(f"{path}: [tool.nemo-launch]", kept), []
+
+
+def _default_partition(merged: Merged) -> None:
+    in_job = "SLURM_JOB_ID" in os.environ
+    if "partition" not in merged.values and (in_job or not os.environ.get("SBATCH_PARTITION")):
+        merged.values["partition"] = DEFAULT_PARTITION
+        merged.origin["partition"] = "-p/--partition (run.py's default)"
+
+
+def _executor(kind: str, config: object) -> Executor:
+    from importlib import import_module
+
+    from nemo_launch.executors.factory import KINDS
+
+    module, name = KINDS[kind]
+    made: Executor = getattr(import_module(module), name)(config)
+    return made

@@ -1,0 +1,48 @@
+"""What the verbs share: naming experiments and tasks."""
+
+from __future__ import annotations
+
+from nemo_launch.experiment import Experiment
+from nemo_launch.observing import TaskStatus
+
+
+def experiment(text: str | None) -> Experiment:
+    """By id or title; without either the newest.
+
+    Raises:
+        NotFound: there is none.
+    """
+    if text:
+        return Experiment.find(text)
+    ids = Experiment.catalog()
+    if not ids:
+        from nemo_launch import records
+        from nemo_launch.errors import NotFound, Problem
+
+        raise NotFound(
+            Problem(f"there is no experiment in {records.home()} yet", "", "NEMORUN_HOME names the directory.")
+        )
+    return Experiment.from_id(ids[-1])
+
+
+def task(owner: Experiment, name: str) -> str:
+    """A task by its name or its number in the status block.
+
+    Raises:
+        NotFound: there is none.
+    """
+    names = owner.task_names
+    if name in names:
+        return name
+    if name.isascii() and name.isdigit() and int(name) < len(names):
+        return names[int(name)]
+    from nemo_launch.config.hints import did_you_mean
+    from nemo_launch.errors import NotFound, Problem
+
+    hint = did_you_mean(name, names) or f"It has {', '.join(names)}."
+    raise NotFound(Problem(f"{owner.id} has no task {name!r}", "", hint))
+
+
+def verdict(statuses: list[TaskStatus]) -> int:
+    """Exit code after waiting: 0 when all succeeded, else 1."""
+    return 0 if all(status.observation.state == "SUCCEEDED" for status in statuses) else 1

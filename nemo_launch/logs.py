@@ -1,0 +1,277 @@
+"""What tasks print: read and followed by offset, never copied anew.
+
+Logs lie on file systems such as NFS and Lustre, where a file that grows on another machine may be stale, may show
+zeros where bytes are still on their way, and may shrink. So a file is opened anew for every read, trailing zeros are
+left for the next read, and a file that is shorter than what was read begins again.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nemo_launch.errors import LaunchError, RecordError
+from nemo_launch.executors.base import State
+from nemo_launch.transport import Transport
+
+if TYPE_CHECKING:
+    from nemo_launch.experiment import Experiment
+    from nemo_launch.observing import TaskStatus
+
+_CHUNK = 1 << 20
+#: Seconds between two looks at a log that is followed.
+_LOOK = 0.3
+#: A line without its end is shown after this many seconds (a prompt, a progress bar).
+_PARTIAL = 1.0
+_LABEL = re.compile(rb"\[([^\]\s:]+):(\d+)\] ?")
+
+Write = Callable[[str], None]
+
+
+class Tail:
+    """What was added to one file since the last look."""
+
+    def __init__(self, transport: Transport, path: str) -> None:
+        self.path = path
+        self._transport = transport
+        self._offset = 0
+        self._last = b""
+
+    def read(self) -> bytes:
+        """New bytes, at most a chunk; empty when there are none now, or no file."""
+        # One byte that is known already tells whether the file is still as long as it was.
+        try:
+            data = self._transport.read(self.path, max(self._offset - 1, 0), _CHUNK + 1)
+        except OSError as error:
+            raise RecordError(f"cannot read the log {self.path}: {error.strerror}.") from error
+        if data is None:
+            return b""
+        if self._offset:
+            if data[:1] != self._last:
+                self._offset, self._last = 0, b""
+                return self.read()
+            data = data[1:]
+        if len(data) < _CHUNK:
+            data = data.rstrip(b"\0")
+        if data:
+            self._offset += len(data)
+            self._last = data[-1:]
+        return data
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which lines are wanted."""
+
+    rank: int | None = None
+    """Only this rank's own log."""
+    node: str | None = None
+    """Only lines that carry this node's label."""
+    lines: int | None = None
+    """Only so many of the newest that are there at the start."""
+
+
+class Stream:
+    """The logs of some tasks as one text; lines carry the task's name where there are several."""
+
+    def __init__(self, names: Sequence[str], write: Write, select: Selection = Selection()) -> None:
+        self._write = write
+        self._select = select
+        self._labelled = len(names) > 1
+        self._parts: dict[tuple[str, str], _Part] = {}
+        self._statuses: list[TaskStatus] = []
+        self.nodes: set[str] = set()
+        """Nodes whose labels were seen."""
+        self.midline = False
+        """Whether the last line that was written lacks its end."""
+
+    def update(self, statuses: Sequence[TaskStatus]) -> None:
+        """Look for the logs of these tasks."""
+        self._statuses = list(statuses)
+        for status in statuses:
+            if not status.job.handle:
+                continue
+            for source in status.executor.log_sources(status.job):
+                if source.rank == self._select.rank:
+                    key = (status.name, source.path)
+                    self._parts.setdefault(key, _Part(Tail(status.executor.transport, source.path)))
+
+    @property
+    def found(self) -> bool:
+        """Whether there is any log yet."""
+        return bool(self._parts)
+
+    def pump(self, last: bool = False) -> bool:
+        """Write what is new; whether there was anything. ``last``: also lines without their end."""
+        if not self.found:
+            self.update(self._statuses)
+        some = False
+        for (name, _), part in self._parts.items():
+            pieces = part.read(last, whole=self._labelled or bool(self._select.node))
+            some |= pieces is not None
+            for piece in pieces or ():
+                self._show(name, part, piece)
+        return some
+
+    def tail(self) -> None:
+        """Write what is there now, or the newest lines of it when so many were asked for."""
+        if self._select.lines is None:
+            while self.pump():
+                pass
+            return
+        write, kept = self._write, deque[str](maxlen=max(self._select.lines, 0))
+        self._write = kept.append
+        try:
+            while self.pump():
+                pass
+            self.pump(last=True)
+        finally:
+            self._write = write
+        for text in kept:
+            write(text)
+
+    def _show(self, name: str, part: _Part, piece: bytes) -> None:
+        label = _LABEL.match(piece)
+        if label:
+            self.nodes.add(label[1].decode("utf-8", "replace"))
+        if self._select.node and not (label and label[1] == self._select.node.encode()):
+            return
+        text = part.decode(piece)
+        self.midline = not text.endswith("\n")
+        self._write(f"[{name}] {text}" if self._labelled else text)
+
+
+class _Part:
+    """One log cut into lines."""
+
+    def __init__(self, tail: Tail) -> None:
+        self._tail = tail
+        self._rest = b""
+        self._since = 0.0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def read(self, last: bool, whole: bool) -> list[bytes] | None:
+        """Lines that are complete now; None when the file had nothing new."""
+        data = self._tail.read()
+        if data:
+            self._since = time.monotonic()
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        pieces = [line + b"\n" for line in lines]
+        stale = not whole and not data and time.monotonic() - self._since > _PARTIAL
+        if self._rest and not data and (last or stale):
+            pieces.append(self._rest + b"\n" if last and whole else self._rest)
+            self._rest = b""
+        return pieces if data or pieces else None
+
+    def decode(self, piece: bytes) -> str:
+        return self._decoder.decode(piece, piece.endswith(b"\n"))
+
+
+def show(
+    experiment: Experiment,
+    names: str | Sequence[str],
+    follow: bool = False,
+    rank: int | None = None,
+    node: str | None = None,
+    lines: int | None = None,
+    write: Write | None = None,
+    tell: Write | None = None,
+) -> list[TaskStatus]:
+    """Write the logs of some tasks, and with ``follow`` go on until all of them have ended.
+
+    Args:
+        experiment: whose tasks.
+        names: one task or several.
+        follow: wait for lines until the tasks are final.
+        rank, node, lines: see ``Selection``.
+        write: gets the text; default: standard output.
+        tell: gets one line for people, when there is no log yet; default: nowhere.
+
+    Returns:
+        What was last known of the tasks.
+
+    Raises:
+        LaunchError: there is nothing to show (without ``follow``).
+    """
+    chosen = [names] if isinstance(names, str) else list(names)
+    stream = Stream(chosen, write or _print, Selection(rank, node, lines))
+
+    def ask() -> list[TaskStatus]:
+        return [status for status in experiment.statuses() if status.name in chosen]
+
+    statuses = ask()
+    stream.update(statuses)
+    stream.tail()
+    if follow:
+        statuses = _follow(stream, ask, statuses, tell)
+    _drain(stream, remote=any(s.executor.kind != "local" for s in statuses) and follow)
+    if not stream.found and not follow:
+        raise LaunchError(_nothing(statuses, rank))
+    if node and node not in stream.nodes:
+        known = f"The lines come from {', '.join(sorted(stream.nodes))}." if stream.nodes else _UNLABELLED
+        raise LaunchError(f"no line of the log comes from node {node}. {known}")
+    return statuses
+
+
+_UNLABELLED = "Lines name their node only where there is more than one rank."
+
+
+def _follow(
+    stream: Stream,
+    ask: Callable[[], list[TaskStatus]],
+    first: list[TaskStatus],
+    tell: Write | None,
+) -> list[TaskStatus]:
+    from nemo_launch import waiting
+
+    answers = [first]
+
+    def next_answer() -> list[TaskStatus]:
+        return answers.pop() if answers else ask()
+
+    def nap(seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while True:
+            while stream.pump():
+                pass
+            left = end - time.monotonic()
+            if left <= 0:
+                return
+            time.sleep(min(_LOOK, left))
+
+    if tell and not stream.found and not all(s.observation.state.final for s in first):
+        tell(f"no log yet, waiting: {_states(first)}")
+    return waiting.wait(next_answer, stream.update, sleep=nap)
+
+
+def _drain(stream: Stream, remote: bool) -> None:
+    """What was written last. A shared file system shows the end of a log a little after the end of the job."""
+    while stream.pump():
+        pass
+    if remote:
+        time.sleep(_LOOK)
+    while stream.pump(last=True):
+        pass
+
+
+def _nothing(statuses: Sequence[TaskStatus], rank: int | None) -> str:
+    started = [s for s in statuses if s.observation.started or s.observation.state is State.RUNNING]
+    if rank is not None and started:
+        return f"there is no log of rank {rank}: {_states(statuses)}. Ranks count from 0, and have logs of their own under torchrun and srun."
+    return f"there is no log yet: {_states(statuses)}. With -f the lines are shown as they come."
+
+
+def _states(statuses: Sequence[TaskStatus]) -> str:
+    return "; ".join(
+        f"{s.name} is {s.observation.state}" + (f" ({s.observation.reason})" if s.observation.reason else "")
+        for s in statuses
+    )
+
+
+def _print(text: str) -> None:
+    print(text, end="", flush=True)
