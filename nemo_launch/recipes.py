@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from nemo_launch import environment
 from nemo_launch.config.executor import ExecutorConfig
+from nemo_launch.errors import InputError, Problem
 from nemo_launch.task import Task
 
 
@@ -49,12 +53,94 @@ class Script:
             anything else by its shebang, else by bash (sh where there is no bash).
         inline: the text of a shell script instead of a path.
         args: the script's arguments, passed on untouched.
-        env: environment of this task; wins over the executor's.
-        entrypoint: interpreter to use instead (``bash``, ``python``).
+        env: environment of this task; wins over the executor's. Secret ones (``HF_TOKEN``) travel by name.
+        entrypoint: interpreter to use instead (``bash``, ``python``), with its options if it needs any.
     """
 
     path: str | None = None
     inline: str | None = None
-    args: tuple[str, ...] = ()
+    args: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     entrypoint: str | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.args, list):
+            object.__setattr__(self, "args", tuple(self.args))
+        if isinstance(self.path, os.PathLike):
+            object.__setattr__(self, "path", os.fspath(self.path))
+
+    @property
+    def name(self) -> str:
+        """The file's name without its suffix, or ``script``."""
+        return os.path.splitext(os.path.basename(self.path))[0] if self.path else "script"
+
+    def lower(self, name: str, site: Site, after: tuple[str, ...] = ()) -> Task:
+        """See ``Recipe.lower``. Everything is looked at before the first byte is written."""
+        from nemo_launch import packaging, scripts
+
+        problems = self._problems()
+        path, words = "", []
+        try:
+            words = shlex.split(self.entrypoint or "")
+        except ValueError as error:
+            problems.append(Problem(f"{self.entrypoint!r} are no shell words: {error}", "entrypoint"))
+        try:
+            if self.path:
+                path = scripts.find(self.path, site.work_dir)
+                how = scripts.how(path, words)
+                place = scripts.place(path, site.config, site.work_dir, (*site.leave_out, site.snapshots))
+            elif self.inline:
+                how = scripts.how_text(self.inline, words)
+                place = scripts.place_text(
+                    self.inline, how, site.config, site.work_dir, (*site.leave_out, site.snapshots)
+                )
+        except InputError as error:
+            problems += error.problems
+        if problems:
+            raise InputError(problems)
+
+        plain, secret = environment.split(self.env)
+        task = Task(
+            name=name,
+            recipe=path or "inline",
+            language=how.language,
+            argv=(place.script(site.snapshots), *self.args),
+            interpreter=how.interpreter,
+            env=plain,
+            secrets=tuple(secret),
+            secret_values=secret,
+            code=place.codes,
+            pythonpath=place.pythonpath(site.snapshots) if how.language == "python" else (),
+            work_dir=site.work_dir,
+            after=after,
+        )
+        return packaging.stored(task, site.snapshots) if site.store else task
+
+    def _problems(self) -> list[Problem]:
+        """What can be said without looking at files."""
+        found = []
+        if self.path and self.inline:
+            found.append(Problem("a script has a path or is given as text, not both", "Script", "Leave one out."))
+        if not self.path and not self.inline:
+            what = "the script's path is empty" if self.path == "" else "no script is given"
+            fix = "Name a file (-s pretrain/llama.py, path=) or give its text (inline=)."
+            found.append(Problem(what, "script", fix))
+        if self.inline and "\0" in self.inline:
+            found.append(Problem("the script has a NUL byte, which no shell reads", "inline"))
+        if isinstance(self.args, str) or not isinstance(self.args, Sequence):
+            found.append(Problem(f"{self.args!r} is not a list of words", "args", "Write args=[...]."))
+        else:
+            for number, arg in enumerate(self.args):
+                if not isinstance(arg, str):
+                    what = f"{arg!r} is {type(arg).__name__}, not text"
+                    found.append(Problem(what, f"args[{number}]", "Write str(...) around it."))
+                elif "\0" in arg:
+                    found.append(Problem(f"{arg!r} has a NUL byte, which no argument can carry", f"args[{number}]"))
+        if not isinstance(self.env, Mapping):
+            found.append(Problem(f"it is {type(self.env).__name__}, not a dict", "env"))
+            return found
+        texts = {n: v for n, v in self.env.items() if isinstance(n, str) and isinstance(v, str)}
+        for key in self.env.keys() - texts.keys():
+            found.append(Problem(f"name and value of {key!r} must both be text", "env", "Write str(...) around it."))
+        plain, secret = environment.split(texts)
+        return found + environment.problems(texts, (), secret)

@@ -1,0 +1,8 @@
+"""The snapshot of the code that travels with a job: which files, their name by content, and the copy."""
+
+from __future__ import annotations
+
+from nemo_launch.packaging.listing import TooMuch
+from nemo_launch.packaging.snapshot import alone, collect, inline, store, stored
+
+__all__ = ["TooMuch", "alone", "collect", "inline", "store", "stored"]
