@@ -262,7 +262,10 @@ def _drain(stream: Stream, remote: bool) -> None:
 def _nothing(statuses: Sequence[TaskStatus], rank: int | None) -> str:
     started = [s for s in statuses if s.observation.started or s.observation.state is State.RUNNING]
     if rank is not None and started:
-        return f"there is no log of rank {rank}: {_states(statuses)}. Ranks count from 0, and have logs of their own under torchrun and srun."
+        return (
+            f"there is no log of rank {rank}: {_states(statuses)}. "
+            "Ranks count from 0, and have logs of their own under torchrun and srun."
+        )
     return f"there is no log yet: {_states(statuses)}. With -f the lines are shown as they come."
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from nemo_launch import environment
 from nemo_launch.cli.flags import BY_FIELD, DIRECTORIES, FLAGS
 from nemo_launch.cli.parser import VERBS, known_flags
-from nemo_launch.config.executor import CONFIGS
+from nemo_launch.config.executor import CONFIGS, ExecutorConfig
 from nemo_launch.config.hints import did_you_mean
 from nemo_launch.config.layers import Layer, Merged, merge, script_block
 from nemo_launch.config.structure import check
@@ -50,7 +50,7 @@ def build(prog: str, flags: argparse.Namespace, words: list[str], unknown: list[
     script = Script(flags.script or "", args=tuple(words)) if flags.script else None
     notes: list[str] = []
     if script:
-        block, more = _block(script, flags, CONFIGS[kind], notes)
+        block, more = _block(flags, CONFIGS[kind], notes)
         layers.insert(0, block)
         problems += more
     merged = merge([*layers, Layer(lambda key: BY_FIELD[key].shown, values, adds=True)])
@@ -187,19 +187,18 @@ def _config_file(path: str, kind: str | None) -> tuple[str | None, Layer]:
     return kind or named, Layer(lambda key: f"{document.where(key)}: {key}", values)
 
 
-def _block(script: Script, flags: argparse.Namespace, config: Any, notes: list[str]) -> tuple[Layer, list[Problem]]:
+def _block(flags: argparse.Namespace, config: type[ExecutorConfig], notes: list[str]) -> tuple[Layer, list[Problem]]:
     """What the script says of itself (PEP 723); read, never executed."""
+    from nemo_launch import scripts
     from nemo_launch.config import script_metadata
 
     nothing = Layer("", {})
-    path = script.find(os.path.abspath(os.path.expanduser(flags.work_dir or ".")))
-    if path is None:
-        return nothing, []
     try:
+        path = scripts.find(flags.script, os.path.abspath(os.path.expanduser(flags.work_dir or ".")))
         with open(path, encoding="utf-8", errors="replace") as file:
             found = script_metadata.read(file.read())
-    except OSError:
-        return nothing, []  # the recipe says so when it is lowered
+    except (InputError, OSError):
+        return nothing, []  # the recipe says why when it is lowered
     except ValueError as error:
         return nothing, [Problem(str(error), path)]
     if not found:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nemo_launch.cli import output, verbs
 from nemo_launch.cli.parser import verb_parser
+
+if TYPE_CHECKING:
+    from nemo_launch.experiment import Experiment
 
 
 def run(prog: str, argv: list[str]) -> int:
@@ -43,7 +46,7 @@ def run(prog: str, argv: list[str]) -> int:
     return 0
 
 
-def _scripts(experiment: verbs.Experiment, names: list[str], as_json: bool) -> int:
+def _scripts(experiment: Experiment, names: list[str], as_json: bool) -> int:
     from nemo_launch.errors import RecordError
     from nemo_launch.views import json
 

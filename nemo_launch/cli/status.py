@@ -24,10 +24,7 @@ def run(prog: str, argv: list[str]) -> int:
 
     found = [verbs.experiment(text) for text in asked.experiment or [None]]
     chosen = list({experiment.id: experiment for experiment in found}.values())
-    if asked.wait:
-        seen = {experiment.id: experiment.wait() for experiment in chosen}
-    else:
-        seen = observe_all(chosen)
+    seen = {experiment.id: experiment.wait() for experiment in chosen} if asked.wait else observe_all(chosen)
     if asked.json:
         entries = [(experiment, seen[experiment.id]) for experiment in chosen]
         output.say(json.dumps(json.experiment(*entries[0]) if len(entries) == 1 else json.experiments(entries)))

@@ -71,20 +71,13 @@ def _ending_local_runs(prog: str, experiment: Experiment) -> Iterator[list[int]]
 
     def press(number: int, _frame: object) -> None:
         # Work in a handler is fine here: Python runs it between two steps of the loop that waits.
-        running = [
-            (job, executor)
-            for job, executor in experiment.jobs()
-            if executor.kind == "local" and job.handle is not None
-        ]
+        running = [pair for pair in experiment.jobs() if pair[1].kind == "local" and pair[0].handle]
         if not running:
             raise KeyboardInterrupt
         presses.append(number)
         first = len(presses) == 1
-        output.tell(
-            f"\n{prog}: asked the run to end (TERM); Ctrl-C again kills it\n"
-            if first
-            else f"\n{prog}: killing the run\n"
-        )
+        what = "asked the run to end (TERM); Ctrl-C again kills it" if first else "killing the run"
+        output.tell(f"\n{prog}: {what}\n")
         executor: Any = running[0][1]
         (executor.terminate if first else executor.kill)([job for job, _ in running])
 
