@@ -63,9 +63,16 @@ def structure(
 
 
 def check(
-    cls: type[C], values: Mapping[str, object], where: Where = "", from_text: bool | Collection[str] = False
+    cls: type[C],
+    values: Mapping[str, object],
+    where: Where = "",
+    from_text: bool | Collection[str] = False,
+    rules: bool = True,
 ) -> Checked:
-    """Like ``structure``, but hand back the problems, for callers that have more of their own to report."""
+    """Like ``structure``, but hand back the problems, for callers that have more of their own to report.
+
+    Without ``rules`` only names and types are checked: what once ran is a fact.
+    """
     place = where if callable(where) else (lambda key: f"{where}: {key}" if where else key)
     values = {
         str(key): _marked(value) if from_text is True or (from_text and key in from_text) else value
@@ -80,7 +87,8 @@ def check(
         wrong = error.by_key
         config = _structured(cls, {key: value for key, value in values.items() if key not in wrong})
     problems += [Problem(what, place(key)) for key in values for what in wrong.get(key, ())]
-    problems += [p._replace(where=place(p.where)) for p in validate(config) if p.where not in wrong]
+    found = validate(config) if rules else ()
+    problems += [problem._replace(where=place(problem.where)) for problem in found if problem.where not in wrong]
     return Checked(config, problems)
 
 

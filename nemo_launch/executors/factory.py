@@ -1,0 +1,82 @@
+"""From a word and values to an executor, and between executors and their records."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from importlib import import_module
+from typing import Any
+
+from nemo_launch.config.executor import CONFIGS
+from nemo_launch.config.hints import did_you_mean
+from nemo_launch.config.structure import Where, check, structure, unstructure
+from nemo_launch.errors import InputError, Problem, RecordError
+from nemo_launch.executors.base import Executor
+
+#: Executor class of each kind; imported only when one is made.
+KINDS = {
+    "local": ("nemo_launch.executors.local", "LocalExecutor"),
+    "slurm": ("nemo_launch.executors.slurm", "SlurmExecutor"),
+}
+
+
+def executor(name: str, **fields: object) -> Executor:
+    """An executor by kind (``local``, ``slurm``) or by its name in profiles.yaml; ``fields`` override the profile's.
+
+    Raises:
+        NotFound: no such profile.
+        InputError: with every problem of the fields.
+    """
+    from nemo_launch.config.layers import Layer, merge
+
+    given = Layer(f"executor({name!r})", fields)
+    if name in KINDS:
+        return make(name, fields, given.where)
+    from nemo_launch.config.profiles import load as profiles
+
+    folder = fields.get("work_dir")
+    profile = profiles(folder if isinstance(folder, str) else ".").resolve(name)
+    merged = merge([profile.layer, given])
+    return make(profile.kind, merged.values, merged.place)
+
+
+def make(
+    kind: str, values: Mapping[str, object], where: Where = "", from_text: bool | Collection[str] = False
+) -> Executor:
+    """An executor of a kind from the fields of its config; arguments as for ``config.structure.structure``."""
+    if kind not in KINDS:
+        raise InputError(unknown_kind(kind))
+    return _class(kind)(structure(CONFIGS[kind], values, where, from_text))  # type: ignore[no-any-return]
+
+
+def record(executor: Executor) -> dict[str, Any]:
+    """What an executor's config is, fit for JSON and without the values of secrets."""
+    from nemo_launch.environment import without_secret_values
+
+    config, _ = without_secret_values(executor.config)
+    return {"kind": executor.kind, "config": unstructure(config)}
+
+
+def load(record: Mapping[str, Any]) -> Executor:
+    """The executor of a record.
+
+    Raises:
+        RecordError: another version wrote it, or it is damaged.
+    """
+    kind, values = record.get("kind"), record.get("config")
+    if kind not in KINDS or not isinstance(values, Mapping):
+        raise RecordError(f"the record names an executor {kind!r}, which this version does not know. Use a newer one.")
+    config, problems = check(CONFIGS[kind], values, rules=False)
+    if problems:
+        raise RecordError("the executor's record cannot be read: " + "; ".join(map(str, problems)))
+    return _class(kind)(config)  # type: ignore[no-any-return]
+
+
+def unknown_kind(kind: str, where: str = "executor") -> Problem:
+    """That there is no such kind, with the nearest."""
+    fix = did_you_mean(kind, KINDS) or f"There are {' and '.join(KINDS)}."
+    return Problem(f"there is no executor {kind!r}", where, fix)
+
+
+def _class(kind: str) -> Any:
+    module, name = KINDS[kind]
+    return getattr(import_module(module), name)
