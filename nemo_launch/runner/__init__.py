@@ -1,0 +1,113 @@
+"""What runs on the nodes: the batch script's text and the files that are copied beside it.
+
+``batch_script`` = shebang + directives + assignments + ``skeleton.sh`` verbatim: no template engine, so the skeleton
+is real bash that shellcheck reads. Slurm and Local use the same skeleton; only the assignments differ.
+
+::
+
+    skeleton.sh   once, on the first node: claim, records, port, start, signals, exit code
+    node.py       once a node, for torchrun: checks torch and the port, then is torchrun
+    rank.py       one rank (Python programs, everything under torchrun): labelled lines, log, failure record
+    rank.sh       the same for other programs, with nothing but /bin/sh and basic utilities
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from importlib.resources import files as _resources
+from typing import NamedTuple
+
+from nemo_launch.task import Language
+
+
+class Value(NamedTuple):
+    """One value that the skeleton reads. A tuple as default makes it a bash array; None: must be given."""
+
+    meaning: str
+    default: str | tuple[str, ...] | None = None
+
+
+#: The interface of skeleton.sh: every name, its meaning, its default.
+VALUES: Mapping[str, Value] = {
+    "nl_scheduler": Value("slurm or local"),
+    "nl_experiment": Value("id of the experiment"),
+    "nl_task": Value("name of the task"),
+    "nl_job_dir": Value("the job's folder (TaskPaths.job_dir), absolute, as the nodes see it"),
+    "nl_work_dir": Value("where the processes start, absolute"),
+    "nl_launcher": Value("torchrun, srun (Slurm only) or none"),
+    "nl_language": Value("python or shell"),
+    "nl_program": Value("the script and its arguments, exactly as the processes get them", ()),
+    "nl_interpreter": Value("words before the program; empty: nl_python, or for shell: bash, else sh", ()),
+    "nl_python": Value("interpreter for Python programs and for torchrun; a path or a name on PATH", "python3"),
+    "nl_pythonpath": Value("folders that come first on PYTHONPATH", ()),
+    "nl_nodes": Value("number of nodes", "1"),
+    "nl_ntasks_per_node": Value("processes (ranks) on each node", "1"),
+    "nl_cpus_per_task": Value("processors of a rank under srun; empty: the node's divided by the ranks", ""),
+    "nl_gpus_per_node": Value("GPUs that the step asks for on each node; empty: the option is left out", ""),
+    "nl_master_port": Value("first port tried for the rendezvous", "13742"),
+    "nl_srun_args": Value("further options of the srun that starts the processes (--mpi=…)", ()),
+    "nl_setup": Value("shell text, run in the work dir before the processes start", ""),
+    "nl_signal": Value("signal that the processes get with the checkpoint request, such as USR1; empty: none", ""),
+    "nl_secrets_file": Value("file of NAME=VALUE entries, each ended by NUL (see secrets_file); empty: none", ""),
+    "nl_requeue": Value("1: the job may be requeued, so a signal is not its end and secrets stay", ""),
+}
+
+
+def batch_script(directives: Sequence[str], values: Mapping[str, str | int | Sequence[str]]) -> str:
+    """The whole text of ``job.sh``.
+
+    Args:
+        directives: whole lines such as ``#SBATCH --nodes=2``.
+        values: by name, as ``VALUES`` says; those with a default may be left out.
+
+    Raises:
+        KeyError: a name that the skeleton does not know, or one that it needs and did not get.
+        TypeError: text where an array belongs, or the other way round.
+        ValueError: a NUL byte, which no script can carry.
+    """
+    unknown = sorted(set(values) - set(VALUES))
+    missing = [name for name, value in VALUES.items() if value.default is None and name not in values]
+    if unknown or missing:
+        raise KeyError(f"values of the batch script: unknown {unknown}, missing {missing}")
+    lines = ["#!/bin/bash", *directives, "# Written by nemo_launch; the text after the values is the same for every job."]
+    for name, known in VALUES.items():
+        value = values.get(name, known.default)
+        if isinstance(known.default, tuple):
+            if not isinstance(value, Sequence) or isinstance(value, str):
+                raise TypeError(f"{name} is an array, got {value!r}")
+            lines.append(f"{name}=({' '.join(['', *map(quote, value), ''])})" if value else f"{name}=()")
+        else:
+            if not isinstance(value, (str, int)):
+                raise TypeError(f"{name} is one word, got {value!r}")
+            lines.append(f"{name}={quote(str(value))}")
+    return "\n".join(lines) + "\n\n" + _text("skeleton.sh")
+
+
+def quote(word: str) -> str:
+    """A word as bash reads it back: the one place that quotes.
+
+    Control characters are written as ``$'\\r'``: sbatch refuses a script that has a carriage return before a newline.
+    """
+    if "\0" in word:
+        raise ValueError(f"{word!r} has a NUL byte")
+    if not re.search(r"[\x01-\x09\x0b-\x1f\x7f]", word):
+        return shlex.quote(word)
+    escaped = word.replace("\\", "\\\\").replace("'", "\\'")
+    return "$'" + re.sub(r"[\x01-\x1f\x7f]", lambda found: f"\\x{ord(found[0]):02x}", escaped) + "'"
+
+
+def files(language: Language = "python") -> dict[str, bytes]:
+    """Name -> content of the files that belong into ``<job_dir>/runner`` (a shell program may be started by torchrun)."""
+    names = ("node.py", "rank.py") if language == "python" else ("node.py", "rank.py", "rank.sh")
+    return {name: _text(name).encode() for name in names}
+
+
+def secrets_file(values: Mapping[str, str]) -> bytes:
+    """Content of ``nl_secrets_file``: to be written with mode 0600 into a folder of mode 0700."""
+    return b"".join(f"{name}={value}\0".encode("utf-8", "surrogateescape") for name, value in values.items())
+
+
+def _text(name: str) -> str:
+    return _resources(__name__).joinpath(name).read_text("utf-8")

@@ -1,0 +1,86 @@
+#!/bin/sh
+# One rank of a program that is not Python, with nothing but a POSIX shell and basic utilities (dash, busybox):
+#   sh rank.sh LAUNCHER RANKS WORK_DIR N WORD...     the first N words are the interpreter; 0: bash, else sh
+# Names begin with nl_ because an assignment to any other could change the program's environment.
+nl_launcher=$1 nl_ranks=$2 nl_work_dir=$3 nl_interpreter=$4
+shift 4
+nl_node=${SLURMD_NODENAME:-$(uname -n)}
+nl_node=${nl_node%%.*}
+nl_rank=0 nl_world=1 nl_told=
+
+if [ "$nl_launcher" = srun ]; then
+  nl_rank=$SLURM_PROCID
+  nl_world=${SLURM_STEP_NUM_TASKS:-$SLURM_NTASKS}
+  export RANK="$SLURM_PROCID" LOCAL_RANK="$SLURM_LOCALID" NODE_RANK="$SLURM_NODEID" WORLD_SIZE="${WORLD_SIZE:-$nl_world}"
+fi
+if ! cd "$nl_work_dir" 2>/dev/null; then
+  nl_text="work dir $nl_work_dir is missing or closed on $nl_node. It must exist on every node."
+  printf 'nemo_launch: %s\n' "$nl_text"
+  if [ ! -e "$nl_ranks/problem" ]; then printf 'workdir\n%s\n' "$nl_text" >"$nl_ranks/problem"; fi
+  exit 78
+fi
+if [ "$nl_interpreter" = 0 ]; then
+  if command -v bash >/dev/null 2>&1; then set -- bash "$@"; else set -- sh "$@"; fi
+fi
+
+nl_label() { # lines of standard input, labelled; long ones in pieces that no other rank can cut (see rank.py)
+  LC_ALL=C
+  nl_any='????????????????????'
+  nl_any=$nl_any$nl_any$nl_any$nl_any$nl_any$nl_any$nl_any$nl_any
+  nl_any=$nl_any$nl_any$nl_any$nl_any$nl_any # 800
+  while IFS= read -r nl_line || [ -n "$nl_line" ]; do
+    while [ "${#nl_line}" -gt 800 ]; do
+      # shellcheck disable=SC2295 # a pattern it is
+      nl_rest=${nl_line#$nl_any}
+      printf '[%s:%s] %s\n' "$nl_node" "$nl_rank" "${nl_line%"$nl_rest"}"
+      nl_line=$nl_rest
+    done
+    printf '[%s:%s] %s\n' "$nl_node" "$nl_rank" "$nl_line"
+  done
+}
+
+# Survived here, and back to normal in the program: srun signals every process of the step itself.
+trap 'nl_told=1' TERM HUP INT
+trap : USR1 USR2
+
+nl_pipe=$nl_ranks/rank-$nl_rank.pipe
+if [ "$nl_world" -gt 1 ] && mkfifo "$nl_pipe" "$nl_pipe.2" 2>/dev/null; then
+  (trap '' TERM HUP INT USR1 USR2; exec tee -a "$nl_ranks/rank-$nl_rank.log" <"$nl_pipe" >"$nl_pipe.2" 2>/dev/null) &
+  nl_tee=$!
+  (trap '' TERM HUP INT USR1 USR2; nl_label <"$nl_pipe.2") &
+  nl_labeller=$!
+  "$@" >"$nl_pipe" 2>&1
+  nl_code=$?
+  # What the program left running may hold the pipe: read what is there, then leave.
+  (sleep 2; kill -9 "$nl_tee") >/dev/null 2>&1 &
+  nl_killer=$!
+  wait "$nl_tee" "$nl_labeller"
+  kill "$nl_killer" 2>/dev/null
+  rm -f "$nl_pipe" "$nl_pipe.2"
+else # one rank: nothing between the program and the log
+  "$@"
+  nl_code=$?
+fi
+
+if [ "$nl_code" = 0 ]; then
+  : >"$nl_ranks/rank-$nl_rank.ok"
+  exit 0
+fi
+nl_name=null
+if [ "$nl_code" -gt 128 ] && nl_name=$(kill -l "$nl_code" 2>/dev/null) && [ "$nl_name" ]; then
+  nl_name="\"SIG${nl_name#SIG}\""
+else
+  nl_name=null
+fi
+if [ "$nl_told" ]; then nl_told=true; else nl_told=false; fi
+nl_new=$nl_ranks/rank-$nl_rank.json
+printf '{"exit_code": %d, "signal": %s, "rank": %d, "node": "%s", "world_size": %d, "induced": %s, "exception": "", "traceback": "", "time": %s}\n' \
+  "$nl_code" "$nl_name" "$nl_rank" "$nl_node" "$nl_world" "$nl_told" "$(date +%s)" >"$nl_new"
+if [ "$nl_told" = false ]; then # link() decides who was first, also on NFS
+  if ln "$nl_new" "$nl_ranks/first-failure.json" 2>/dev/null && [ "$nl_world" -gt 1 ]; then
+    nl_how="exit code $nl_code"
+    if [ "$nl_name" != null ]; then nl_how=${nl_name#\"}; nl_how=${nl_how%\"}; fi
+    printf 'nemo_launch: rank %d on %s failed first: %s\n' "$nl_rank" "$nl_node" "$nl_how"
+  fi
+fi
+exit "$nl_code"

@@ -1,0 +1,252 @@
+# shellcheck shell=bash disable=SC2154,SC2317  # the nl_ values are assigned above; traps call functions
+# Runs once, on the first node. Needs bash 4.2 and no Python. Every variable and function begins with nl_: other names
+# may be the user's environment, which must reach the processes as it is.
+#
+# Signals: USR1 = the end is near, ask for a checkpoint. TERM, INT, HUP = end. A supervisor on this machine sends them
+# to this process alone; from here they go on once, to the processes' own group.
+
+shopt -u patsub_replacement 2>/dev/null # bash 5.2: & in a replacement would mean the match
+export NEMO_LAUNCH_JOB_ID=${SLURM_JOB_ID:-${NEMO_LAUNCH_JOB_ID:-$$}}
+if [[ $nl_scheduler = slurm ]]; then nl_restart=${SLURM_RESTART_COUNT:-0}; else nl_restart=0; fi
+nl_attempt=$NEMO_LAUNCH_JOB_ID-$nl_restart
+nl_ranks=$nl_job_dir/ranks-$nl_attempt
+nl_host=${SLURMD_NODENAME:-$(uname -n)}
+nl_host=${nl_host%%.*}
+nl_world=$((nl_nodes * nl_ntasks_per_node))
+nl_pid='' nl_caught='' nl_ended_by='' nl_started=''
+
+nl_say() { printf 'nemo_launch: %s\n' "$*"; }
+
+nl_json() { # nl_json TEXT: as a JSON string
+  local LC_ALL=C nl_text=$1 nl_i nl_from nl_to
+  nl_text=${nl_text//\\/\\\\}
+  nl_text=${nl_text//\"/\\\"}
+  for ((nl_i = 1; nl_i < 32; nl_i++)); do
+    printf -v nl_to '\\u%04x' "$nl_i"
+    printf -v nl_from '%b' "\\x${nl_to#'\u00'}"
+    nl_text=${nl_text//"$nl_from"/"$nl_to"}
+  done
+  printf '"%s"' "$nl_text"
+}
+
+nl_write() { # nl_write FILE TEXT: whole or not at all
+  if ! { printf '%s\n' "$2" >"$1.$$.tmp" && mv -f -- "$1.$$.tmp" "$1"; }; then nl_say "cannot write $1"; fi
+}
+
+nl_facts() { # fields that both records have
+  printf '"schema_version": 1, "job_id": %s, "restart": %d, "node": %s, "nodes": %s, "started": %d' \
+    "$(nl_json "$NEMO_LAUNCH_JOB_ID")" "$nl_restart" "$(nl_json "$nl_host")" \
+    "$(nl_json "${SLURM_JOB_NODELIST:-$nl_host}")" "$nl_started"
+}
+
+nl_end() { # nl_end CODE CAUSE [MESSAGE]: the only way out
+  local nl_mark nl_followed=0
+  trap - EXIT
+  trap '' TERM INT HUP USR1 # Slurm signals mv below as well
+  if [[ ${3:-} ]]; then nl_say "$3"; fi
+  if [[ -e $nl_ranks/first-failure.json ]]; then
+    nl_followed=$((nl_world - 1))
+    for nl_mark in "$nl_ranks"/rank-*.ok; do
+      if [[ -e $nl_mark ]]; then nl_followed=$((nl_followed - 1)); fi
+    done
+  fi
+  nl_write "$nl_job_dir/exit-$nl_attempt.json" "{$(nl_facts), \"exit_code\": $1, \"cause\": \"$2\", \"signal\": \
+$(nl_json "$nl_ended_by"), \"message\": $(nl_json "${3:-}"), \"followed\": $nl_followed, \"ended\": $(printf '%(%s)T' -1)}"
+  if [[ $nl_secrets_file && $2 != duplicate && (-z $nl_requeue || -z $nl_ended_by || -e $nl_job_dir/cancelled) ]]; then
+    rm -f -- "$nl_secrets_file"
+  fi
+  exit "$1"
+}
+
+nl_ask_checkpoint() {
+  nl_caught=1
+  : >>"$nl_job_dir/checkpoint-requested"
+  nl_say "the end of this run is near: checkpoint requested${nl_signal:+, SIG$nl_signal sent to the processes}"
+  # On this machine the supervisor signals every process itself: torchrun's are in sessions of their own.
+  if [[ $nl_signal && $nl_pid && $nl_scheduler = slurm ]]; then kill -s "$nl_signal" "$nl_pid"; fi
+}
+
+nl_ask_end() { # nl_ask_end SIGNAL
+  nl_caught=1
+  if [[ $nl_ended_by ]]; then return; fi
+  nl_ended_by=SIG$1
+  nl_say "got SIG$1: ending"
+  nl_pass_end
+}
+
+nl_pass_end() {
+  # Slurm itself signals the steps.
+  if [[ $nl_pid && $nl_scheduler = local ]]; then kill -s TERM -- "-$nl_pid" 2>/dev/null; fi
+}
+
+nl_node_cpus() { # processors that every node of the job has: the least in a list such as 16(x2),8
+  local nl_item nl_least=''
+  for nl_item in ${SLURM_JOB_CPUS_PER_NODE//,/ }; do
+    nl_item=${nl_item%%(*}
+    if [[ -z $nl_least || $nl_item -lt $nl_least ]]; then nl_least=$nl_item; fi
+  done
+  printf '%s' "${nl_least:-1}"
+}
+
+nl_lease_port() { # nl_lease_port FIRST: sets nl_port; it is ours as long as descriptor 9 is open
+  local nl_dir='' nl_hex
+  for nl_dir in /var/tmp /run/lock /dev/shm /tmp; do # /tmp may be private to each job
+    nl_dir=$nl_dir/nemo-launch-ports
+    if [[ ! -d $nl_dir ]]; then mkdir -m 1777 -- "$nl_dir" 2>/dev/null; fi
+    if [[ -w $nl_dir ]]; then break; fi
+  done
+  for ((nl_port = $1; nl_port < $1 + 500 && nl_port < 65536; nl_port++)); do
+    exec 9<&-
+    # Opened for reading: nobody may open another's file for writing there (fs.protected_regular).
+    (umask 022 && set -C && : >"$nl_dir/$nl_port") 2>/dev/null
+    if command -v flock >/dev/null && { exec 9<"$nl_dir/$nl_port"; } 2>/dev/null && ! flock -n 9; then continue; fi
+    printf -v nl_hex ':%04X 0*:0000 0A ' "$nl_port"
+    if ! grep -qs "$nl_hex" /proc/net/tcp /proc/net/tcp6; then return; fi
+  done
+  nl_end 1 port "no free port between $1 and $nl_port on $nl_host. Set master_port to another one."
+}
+
+nl_start() { # runs the processes to their end: sets nl_rc
+  local nl_rank=(--launcher "$nl_launcher" --ranks "$nl_ranks" --work-dir "$nl_work_dir") nl_launch=() nl_run nl_cpus
+  nl_run=("${nl_interpreter[@]}" "${nl_program[@]}")
+  if [[ ${#nl_interpreter[@]} = 0 ]]; then
+    if [[ $nl_language = python ]]; then
+      nl_run=("$nl_python" "${nl_run[@]}")
+    elif [[ $nl_launcher = torchrun ]]; then
+      nl_run=(bash "${nl_run[@]}")
+    fi # else rank.sh looks for a shell where the program runs
+  fi
+
+  if [[ $nl_scheduler = slurm ]]; then
+    nl_cpus=$(nl_node_cpus)
+    nl_launch=(srun --export=ALL --kill-on-bad-exit=1 --wait=0)
+    case $nl_launcher in
+    torchrun) nl_launch+=("--nodes=$nl_nodes" "--ntasks=$nl_nodes" --ntasks-per-node=1 "--cpus-per-task=$nl_cpus") ;;
+    srun)
+      nl_launch+=("--nodes=$nl_nodes" "--ntasks=$nl_world" "--ntasks-per-node=$nl_ntasks_per_node")
+      nl_launch+=("--cpus-per-task=${nl_cpus_per_task:-$(($(nl_node_cpus) / nl_ntasks_per_node || 1))}")
+      ;;
+    # --overlap: the program may well be a script that calls srun itself
+    none) nl_launch+=(--nodes=1 --relative=0 --ntasks=1 "--cpus-per-task=$nl_cpus" --overlap) ;;
+    esac
+    if [[ $nl_gpus_per_node ]]; then nl_launch+=("--gpus-per-node=$nl_gpus_per_node"); fi
+    nl_launch+=("${nl_srun_args[@]}")
+  fi
+  if [[ $nl_launcher = torchrun ]]; then
+    nl_launch+=("$nl_python" "$nl_job_dir/runner/node.py" --nodes "$nl_nodes" --nproc "$nl_ntasks_per_node"
+      --ranks "$nl_ranks" --work-dir "$nl_work_dir" ${nl_signal:+--ignore "$nl_signal"} ${nl_standalone:+--standalone} --)
+  fi
+  if [[ $nl_language = python || $nl_launcher = torchrun ]]; then
+    # -IS: the user's PYTHONPATH must not stand in for modules that the runner itself imports
+    nl_launch+=("$nl_python" -IS "$nl_job_dir/runner/rank.py" "${nl_rank[@]}" -- "${nl_run[@]}")
+  else
+    nl_launch+=(sh "$nl_job_dir/runner/rank.sh" "$nl_launcher" "$nl_ranks" "$nl_work_dir" "${#nl_interpreter[@]}" "${nl_run[@]}")
+  fi
+
+  # Locally a group of its own, so that one signal reaches the processes and not this shell. Descriptor 9 is the lease.
+  if [[ $nl_scheduler = local ]]; then set -m; fi
+  "${nl_launch[@]}" </dev/null 9<&- &
+  nl_pid=$!
+  set +m
+  if [[ $nl_ended_by ]]; then nl_pass_end; fi # it came in between
+  while :; do
+    nl_caught=''
+    wait "$nl_pid"
+    nl_rc=$?
+    if [[ -z $nl_caught ]]; then break; fi # else the signal ended wait, not the process
+  done
+  nl_pid=''
+}
+
+# --- the way through -------------------------------------------------------------------------------------------------
+
+printf -v nl_started '%(%s)T' -1
+trap nl_ask_checkpoint USR1
+trap 'nl_ask_end TERM' TERM
+trap 'nl_ask_end INT' INT
+trap 'nl_ask_end HUP' HUP
+
+# Symlink creation is atomic and carries its content: of two jobs for one submission exactly one goes on.
+if ! ln -sn "job-$NEMO_LAUNCH_JOB_ID" "$nl_job_dir/claim" 2>/dev/null; then
+  nl_owner=$(readlink "$nl_job_dir/claim")
+  if [[ -z $nl_owner ]]; then
+    nl_end 73 claim "cannot write to $nl_job_dir on $nl_host. The experiment directory must be writable on every node (see job_dir)."
+  elif [[ $nl_owner != "job-$NEMO_LAUNCH_JOB_ID" ]]; then
+    nl_end 75 duplicate "duplicate of ${nl_owner#job-}: this submission already runs as that job; nothing was started"
+  fi
+fi
+if [[ -e $nl_job_dir/cancelled ]]; then nl_end 143 cancelled "cancelled before it started"; fi
+rm -f -- "$nl_job_dir/checkpoint-requested" # of an earlier attempt
+nl_write "$nl_job_dir/started-$nl_attempt.json" "{$(nl_facts)}"
+mkdir -p -- "$nl_ranks"
+
+if ! cd -- "$nl_work_dir" 2>/dev/null; then
+  nl_end 78 workdir "work dir $nl_work_dir is missing or closed on $nl_host. It must exist on every node; see --work-dir."
+fi
+
+export NEMO_LAUNCH_EXPERIMENT=$nl_experiment NEMO_LAUNCH_TASK=$nl_task NEMO_LAUNCH_TASK_DIR=$nl_job_dir
+export NEMO_LAUNCH_ATTEMPT=$nl_restart NEMO_LAUNCH_CHECKPOINT_REQUESTED=$nl_job_dir/checkpoint-requested
+if [[ $nl_secrets_file ]]; then
+  if [[ ! -r $nl_secrets_file ]]; then
+    nl_end 78 secrets "$nl_secrets_file is gone, and with it the secrets of this job. Launch it again."
+  fi
+  while IFS= read -r -d '' nl_entry; do export "${nl_entry?}"; done <"$nl_secrets_file"
+fi
+for ((nl_i = ${#nl_pythonpath[@]} - 1; nl_i >= 0; nl_i--)); do
+  export PYTHONPATH=${nl_pythonpath[nl_i]}${PYTHONPATH:+:$PYTHONPATH}
+done
+export PYTHONUNBUFFERED=${PYTHONUNBUFFERED-1}
+
+if [[ $nl_setup ]]; then
+  trap 'nl_rc=$?; nl_end $((nl_rc ? nl_rc : 1)) setup "setup left the batch script with exit code $nl_rc on $nl_host"' EXIT
+  eval "$nl_setup"
+  nl_rc=$?
+  trap - EXIT
+  set +eu
+  IFS=$' \t\n'
+  if [[ $nl_rc != 0 && -z $nl_ended_by ]]; then nl_end "$nl_rc" setup "setup failed with exit code $nl_rc on $nl_host"; fi
+fi
+if [[ $nl_language = python || $nl_launcher = torchrun ]] && ! command -v "$nl_python" >/dev/null; then
+  nl_end 127 python "there is no $nl_python on $nl_host. Set python to an interpreter that every node has."
+fi
+
+export MASTER_ADDR=${MASTER_ADDR:-$nl_host} WORLD_SIZE=${WORLD_SIZE:-$nl_world}
+nl_standalone='' nl_port=''
+if [[ ${MASTER_PORT:-} ]]; then
+  : # the user's choice
+elif [[ $nl_launcher = torchrun && $nl_nodes = 1 ]]; then
+  nl_standalone=1 # torchrun finds a free port itself
+elif [[ $nl_launcher = none || $nl_world = 1 ]]; then
+  export MASTER_PORT=$nl_master_port
+else
+  nl_lease_port "$nl_master_port"
+  if [[ $nl_port != "$nl_master_port" ]]; then nl_say "port $nl_master_port is taken on $nl_host: using $nl_port"; fi
+  export MASTER_PORT=$nl_port
+fi
+# srun gets its numbers as options; newer versions die of contradictions with these.
+unset SLURM_CPUS_PER_TASK SLURM_TRES_PER_TASK
+
+if [[ $nl_ended_by ]]; then nl_end 143 signal "ended by $nl_ended_by before the processes started"; fi
+nl_start
+if [[ $nl_port && $nl_rc != 0 && -z $nl_ended_by && -e $nl_ranks/port-taken ]]; then # between lease and start
+  nl_lease_port $((nl_port + 1))
+  nl_say "port $MASTER_PORT was taken on $nl_host meanwhile: starting again with $nl_port"
+  export MASTER_PORT=$nl_port
+  rm -f -- "$nl_ranks"/*
+  nl_start
+fi
+
+nl_cause=ended nl_message=''
+if [[ $nl_rc != 0 ]]; then
+  # A launcher's own code says little (torchrun: always 1): the rank that failed first decides.
+  if [[ ! -e $nl_ranks/first-failure.json && ! -e $nl_ranks/problem && -z $nl_ended_by ]]; then sleep 1; fi # NFS
+  if [[ -r $nl_ranks/problem ]]; then # cause, then text for people
+    { read -r nl_cause && IFS= read -r -d '' nl_message; } <"$nl_ranks/problem"
+    nl_message=${nl_message%$'\n'}
+  elif [[ $(cat -- "$nl_ranks/first-failure.json" 2>/dev/null) =~ \"exit_code\":\ *([0-9]+) ]]; then
+    nl_rc=${BASH_REMATCH[1]}
+  fi
+fi
+if [[ $nl_ended_by ]]; then nl_cause=signal; fi
+if [[ $nl_ended_by && -e $nl_job_dir/cancelled ]]; then nl_cause=cancelled; fi
+nl_end "$nl_rc" "$nl_cause" "$nl_message"
