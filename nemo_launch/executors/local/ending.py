@@ -1,0 +1,84 @@
+"""Ending local tasks for sure: through their supervisor, or directly where that is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from nemo_launch import identity, records
+from nemo_launch.executors.base import Job, Observation, State
+from nemo_launch.executors.local import processes
+from nemo_launch.executors.local.loop import PATIENCE
+from nemo_launch.executors.local.observe import Facts, running_processes
+
+#: Added to the grace before an end that was asked for is no longer waited for.
+_SLACK_SECONDS = 35.0
+
+
+def ask(facts: Iterable[Facts], how: str) -> None:
+    """Leave the markers, then wake the supervisors. ``how``: cancel, terminate (TERM only), kill."""
+    supervisors: dict[str, Mapping[str, object]] = {}
+    for each in facts:
+        mark(each.job, how)
+        if each.job.handle:
+            supervisors[each.job.paths.supervisor(each.job.handle.job_id)] = each.supervisor
+    for known in supervisors.values():
+        if known and identity.alive(known):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(int(str(known["pid"])), signal.SIGUSR1)
+
+
+def mark(job: Job, how: str) -> None:
+    """Leave the marker: whoever finds it starts nothing any more."""
+    records.write_json(job.paths.cancelled, {"how": how, "time": time.time(), **identity.mine()})
+
+
+def orphaned(facts: Sequence[Facts]) -> list[Facts]:
+    """Those whose supervisor on this machine is dead."""
+    return [each for each in facts if not each.supervisor or identity.alive(each.supervisor) is False]
+
+
+def end_directly(facts: Sequence[Facts], how: str, grace: float) -> None:
+    """What the supervisor would do: TERM, after the grace KILL, and write down the end."""
+    patience = PATIENCE.get(how, grace)
+    for each in facts:
+        alive = running_processes(each)
+        script = {process for process in alive if process.pid == each.state.get("pid")}
+        processes.send(script or alive, signal.SIGTERM)  # the batch script passes it on, once
+    if patience is None:
+        return
+    deadline = time.monotonic() + patience
+    left = list(facts)
+    while left:
+        for each in list(left):
+            alive = running_processes(each)
+            if not alive:
+                left.remove(each)
+                _write_end(each)
+            elif time.monotonic() >= deadline:
+                processes.send(alive, signal.SIGKILL)
+        if time.monotonic() > deadline + _SLACK_SECONDS:
+            return
+        time.sleep(0.05 if left else 0)
+
+
+def _write_end(facts: Facts) -> None:
+    waiting = facts.state.get("state") == "waiting" and facts.outcome.started is None
+    end = {"state": "cancelled" if waiting else "ended", "cause": "cancelled", "ended": time.time()}
+    records.write_json(facts.job.paths.state, {**facts.state, **end})
+
+
+def wait(poll: Callable[[], Mapping[str, Observation]], seconds: float) -> Mapping[str, Observation]:
+    """Poll until everything has ended, or cannot be seen from here, or this long has passed."""
+    deadline, pause = time.monotonic() + seconds + _SLACK_SECONDS, 0.02
+    while True:
+        seen = poll()
+        if all(o.state.final or o.state in (State.UNKNOWN, State.UNSUBMITTED) for o in seen.values()):
+            return seen
+        if time.monotonic() > deadline:
+            return seen
+        time.sleep(pause)
+        pause = min(2 * pause, 0.5)

@@ -1,0 +1,129 @@
+"""From what is on disk and in the process table to the truth about a local task."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nemo_launch import identity
+from nemo_launch.executors.base import Job, Observation, State
+from nemo_launch.executors.local import processes
+from nemo_launch.executors.outcome import Outcome
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that is written about one job."""
+
+    job: Job
+    state: Mapping[str, Any]
+    """The supervisor's state file; empty: there is none."""
+    supervisor: Mapping[str, Any]
+    """The supervisor's identity; empty: it is not recorded."""
+    cancelled: bool
+    outcome: Outcome
+
+    @property
+    def finished(self) -> bool:
+        """The batch script wrote its exit record."""
+        return self.outcome.exit_code is not None
+
+
+def load(data: bytes | None) -> dict[str, Any]:
+    """A small state file; empty where there is none, or none that can be read."""
+    try:
+        value = json.loads(data or b"{}")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def judge(facts: Facts, sure: bool) -> Observation | None:
+    """The truth, or None: it seems to have ended without a word, so read everything once more and be ``sure``."""
+    said, word = facts.state, facts.state.get("state")
+    if word == "skipped":
+        reason = f"not started: {said.get('blame')} did not succeed"
+        return _observation(facts, State.CANCELLED, reason, skipped=True)
+    if word == "cancelled":
+        return _observation(facts, State.CANCELLED, "cancelled before it started")
+    if word == "ended":
+        return _ended(facts)
+    ending = said.get("cause")  # TERM was sent: not over before all processes are gone
+    if facts.finished and not ending:
+        return _ended(facts)
+    alive = identity.alive(facts.supervisor) if facts.supervisor else False
+    if alive is None:
+        host = facts.supervisor.get("host")
+        reason = f"runs on {host}: whether it still does can only be seen there"
+        return _ended(facts) if facts.finished else _observation(facts, State.UNKNOWN, reason)
+    if alive:
+        if word == "waiting":
+            return _observation(facts, State.PENDING)
+        why = {"cancelled": "is being cancelled", "timeout": "reached its time limit and is being ended"}
+        return _observation(facts, State.RUNNING, why.get(str(ending), ""))
+    return _unsupervised(facts) if sure else None
+
+
+def running_processes(facts: Facts) -> set[processes.Process]:
+    """The task's processes that live on this machine."""
+    here = facts.state.get("boot") in (None, identity.boot_id())
+    script = facts.state if here else {}
+    return processes.members(facts.job.paths.job_dir, script.get("pid"), script.get("start"))
+
+
+def _unsupervised(facts: Facts) -> Observation:
+    """The supervisor is dead, so nobody would have written down the rest."""
+    if running_processes(facts):
+        return _observation(facts, State.RUNNING, "its supervisor was killed; the task goes on without it")
+    if facts.finished:
+        return _ended(facts)
+    if facts.cancelled:
+        return _observation(facts, State.CANCELLED, "cancelled")
+    restarted = facts.supervisor.get("boot", "") not in ("", identity.boot_id())
+    how = "the machine restarted" if restarted else "its supervisor was killed"
+    if facts.state.get("state") == "running" or facts.outcome.started is not None:
+        if restarted:
+            return _observation(facts, State.FAILED, "the machine restarted while it ran")
+        return _observation(facts, State.FAILED, "ended without an exit code (killed), as did its supervisor")
+    if not facts.state:
+        return _observation(facts, State.UNKNOWN, f"there is no readable {facts.job.paths.state}")
+    return _observation(facts, State.FAILED, f"never started: {how} before its turn came")
+
+
+def _ended(facts: Facts) -> Observation:
+    said, cause = facts.state, facts.state.get("cause")
+    code = facts.outcome.exit_code if facts.finished else said.get("code")
+    reason = said.get("reason") or facts.outcome.reason
+    if cause == "cancelled" or (facts.cancelled and not said and code != 0):
+        return _observation(facts, State.CANCELLED, reason or "cancelled", code)
+    if cause == "timeout":
+        return _observation(facts, State.FAILED, reason or "reached its time limit", code)
+    if code == 0 and cause is None:
+        return _observation(facts, State.SUCCEEDED, reason, code)
+    if code is None and not reason:
+        reason = f"killed by {said['signal']}" if "signal" in said else "ended without an exit code"
+    if facts.outcome.failure and not reason:
+        reason = str(facts.outcome.failure)
+    return _observation(facts, State.FAILED, reason or f"exit code {code}", code)
+
+
+def _observation(
+    facts: Facts, state: State, reason: str = "", code: int | None = None, skipped: bool = False
+) -> Observation:
+    said, outcome = facts.state, facts.outcome
+    began = outcome.started if outcome.started is not None else said.get("started")
+    ended = outcome.ended if outcome.ended is not None else said.get("ended")
+    return Observation(
+        state,
+        raw=str(said.get("state", "")),
+        reason=reason,
+        exit_code=code,
+        nodes=str(facts.supervisor.get("host", "")),
+        submitted=facts.job.submitted or facts.job.intended,
+        started=began,
+        ended=ended if state.final else None,
+        failure=outcome.failure if state.final else None,
+        skipped=skipped,
+    )

@@ -1,0 +1,90 @@
+"""What stands against running tasks on this machine, found before anything is written."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+
+from nemo_launch import environment
+from nemo_launch.config.executor import LocalConfig
+from nemo_launch.config.rules import validate
+from nemo_launch.errors import Problem
+from nemo_launch.task import Task
+
+_PROBE_SECONDS = 30.0
+
+
+def launcher(config: LocalConfig, task: Task) -> str:
+    """How the processes start: torchrun for Python programs unless said otherwise."""
+    return config.launcher or ("torchrun" if task.language == "python" else "none")
+
+
+def work_dir(config: LocalConfig, task: Task) -> str:
+    """Where the processes start, absolute."""
+    return os.path.abspath(task.work_dir or config.work_dir or os.getcwd())
+
+
+def check(config: LocalConfig, tasks: Sequence[Task], given: Mapping[str, str]) -> list[Problem]:
+    """All problems; ``given`` are values of secrets that came with the config."""
+    found = list(validate(config))
+    for task in tasks:
+        env = environment.job_environment(config, task.env, os.environ)
+        secrets = tuple(dict.fromkeys((*config.secrets, *task.secrets)))
+        known = {**os.environ, **given, **task.secret_values}
+        found += environment.problems({**config.env_vars, **task.env}, secrets, known)
+        folder = work_dir(config, task)
+        if not os.path.isdir(folder):
+            found.append(Problem(f"{folder} is not a directory", "work_dir", "Make it, or name another."))
+        path = env.get("PATH", os.defpath)
+        if shutil.which("bash", path=path) is None:
+            found.append(
+                Problem(f"there is no bash on the job's PATH ({path})", "PATH", "Install bash, or pass another PATH.")
+            )
+        if launcher(config, task) == "none" and config.ntasks_per_node > 1:
+            found.append(
+                Problem(
+                    f"{config.ntasks_per_node} processes and nothing that starts them",
+                    "ntasks_per_node",
+                    "Use launcher=torchrun, or 1.",
+                )
+            )
+        found += _python(config, task, path)
+    return list(dict.fromkeys(found))
+
+
+def _python(config: LocalConfig, task: Task, path: str) -> list[Problem]:
+    torchrun = launcher(config, task) == "torchrun"
+    if task.language != "python" and not torchrun:
+        return []
+    name = config.python or sys.executable
+    program = shutil.which(name, path=path)
+    if program is None:
+        return [Problem(f"there is no {name} that can be executed", "python", "Name another interpreter.")]
+    if not torchrun:
+        return []
+    missing = _without_torch(program)
+    if not missing:
+        return []
+    fix = "Install torch there, name another interpreter with python, or use launcher=none."
+    return [Problem(f"{missing}, which torchrun belongs to", "launcher", fix)]
+
+
+def _without_torch(program: str) -> str:
+    """Why this interpreter has no torch; empty: it has. Nothing is imported: torch takes seconds."""
+    if os.path.abspath(program) == os.path.abspath(sys.executable):
+        return "" if importlib.util.find_spec("torch") else f"{program} has no torch"
+    code = "import importlib.util, sys; sys.exit(9 if importlib.util.find_spec('torch') is None else 0)"
+    try:
+        done = subprocess.run(
+            [program, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{program} cannot be asked for torch ({error})"
+    if done.returncode == 9:
+        return f"{program} has no torch"
+    said = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    return f"{program} cannot be asked for torch ({said})" if done.returncode else ""

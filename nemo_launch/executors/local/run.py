@@ -1,0 +1,189 @@
+"""One task under supervision: started, watched, asked to save, ended; its state in a small file at every step."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal as signals
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from nemo_launch import identity, records
+from nemo_launch.errors import RecordError
+from nemo_launch.executors.local import processes
+from nemo_launch.records import TaskPaths
+
+#: What a batch script leaves running when it ends gets this long after TERM (Slurm's nodes clean up at once).
+_LEFTOVER_SECONDS = 5.0
+#: After this long KILL has no effect (another user's process, one that sleeps in the kernel): said and left alone.
+_IMMORTAL_SECONDS = 30.0
+#: How soon the processes are looked for again while they are being ended: first, and at most.
+_LOOK, _LOOK_MOST = 0.05, 2.0
+
+
+@dataclass
+class Run:
+    """What the launcher asked for one task, and what has become of it. Times are seconds, ``clock``'s are monotonic."""
+
+    name: str
+    dir: str
+    command: list[str]
+    env: dict[str, str] = field(repr=False)
+    cwd: str
+    after: list[str]
+    grace: float
+    time: float | None = None
+    margin: float | None = None
+    signal: int | None = None
+
+    state: str = field(default="waiting", init=False)
+    """waiting, running, then for good: ended, skipped (a predecessor did not succeed), cancelled (never started)."""
+    said: dict[str, Any] = field(default_factory=dict, init=False)
+    """The rest of the state file."""
+    process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    alarms: dict[str, float] = field(default_factory=dict, init=False)
+    """What to do when the clock gets there: checkpoint, limit, kill, look, give up."""
+    _look: float = field(default=_LOOK, init=False)
+    _swept: bool = field(default=False, init=False)
+    """What the batch script left behind got its TERM."""
+    _known: set[processes.Process] = field(default_factory=set, init=False)
+
+    @property
+    def paths(self) -> TaskPaths:
+        """The task's files."""
+        return TaskPaths(self.dir, self.dir)
+
+    @property
+    def final(self) -> bool:
+        """Nothing more will happen."""
+        return self.state not in ("waiting", "running")
+
+    @property
+    def succeeded(self) -> bool:
+        """Its dependants may start."""
+        return self.state == "ended" and self.said.get("code") == 0 and "cause" not in self.said
+
+    def record(self, sure: bool = False) -> None:
+        """Write the state file; unless it must be ``sure``, a full disk is only complained about."""
+        try:
+            records.write_json(self.paths.state, {"state": self.state, **self.said})
+        except RecordError as error:
+            if sure:
+                raise
+            print(error, file=sys.stderr, flush=True)
+
+    def become(self, state: str, **said: Any) -> None:
+        """Enter a state and record it."""
+        self.state = state
+        self.said.update(said)
+        self.record()
+
+    def start(self) -> None:
+        """Start the batch script in a session of its own, its output in the job's log."""
+        try:
+            with open(self.paths.log(str(os.getpid())), "ab") as log:
+                self.process = subprocess.Popen(
+                    self.command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    cwd=self.cwd,
+                    env={**self.env, "NEMO_LAUNCH_JOB_ID": str(os.getpid())},
+                    start_new_session=True,
+                )
+        except OSError as error:
+            reason = f"could not be started: {error.strerror}: {error.filename}"
+            self.become("ended", started=time.time(), ended=time.time(), cause="start", reason=reason)
+            return
+        finally:
+            self.env.clear()  # the secrets are not needed any more
+        now = time.monotonic()
+        if self.time is not None:
+            self.alarms["limit"] = now + self.time
+            if self.margin is not None:
+                self.alarms["checkpoint"] = now + self.time - self.margin
+        self.become("running", started=time.time(), **identity.of(self.process.pid))
+
+    def ask_to_save(self) -> None:
+        """The end is near: leave the marker that recipes poll, and send the signal that was asked for."""
+        self._to_script(signals.SIGUSR1)  # it writes the marker, and a line in the log
+        if self.signal is not None:
+            script = self.process.pid if self.process else None
+            processes.send((process for process in self._members() if process.pid != script), self.signal)
+
+    def end(self, cause: str, grace: float | None) -> None:
+        """TERM, KILL to what is left after ``grace`` seconds (None: never, 0: at once).
+
+        TERM goes to the batch script, which passes it on: a process that saves on TERM must not get it twice.
+        """
+        if self.state == "waiting":
+            self.become("cancelled", ended=time.time(), cause=cause)
+        if self.state != "running":
+            return
+        now = time.monotonic()
+        for alarm in ("checkpoint", "limit"):
+            self.alarms.pop(alarm, None)
+        if "cause" not in self.said and self.process is not None and self.process.returncode is None:
+            self.become("running", cause=cause)
+            self._to_script(signals.SIGTERM)
+        if grace is not None:
+            self.alarms["kill"] = min(now + grace, self.alarms.get("kill", now + grace))
+
+    def tick(self, now: float) -> None:
+        """Do what the clock asks for."""
+        for alarm in [name for name, at in self.alarms.items() if at <= now]:
+            if self.alarms.pop(alarm, None) is None:
+                continue  # one before it has settled this one
+            if alarm == "checkpoint":
+                self.ask_to_save()
+            elif alarm == "limit":
+                self.end("timeout", self.grace)
+            elif alarm == "kill":
+                processes.send(self._members(), signals.SIGKILL)
+                self.alarms["kill"] = now + 1  # for what was born meanwhile
+                self.alarms.setdefault("give up", now + _IMMORTAL_SECONDS)
+            elif alarm == "look":
+                self.ended()
+            elif alarm == "give up":
+                left = ", ".join(str(process.pid) for process in self._members())
+                self._finish(reason=f"its processes could not be ended: {left}" if left else "")
+
+    def ended(self) -> None:
+        """The batch script has ended: so has the task, once none of its processes is left."""
+        left = self._members()
+        if not left:
+            self._finish()
+            return
+        now = time.monotonic()
+        if not self._swept:
+            self._swept = True
+            processes.send(left, signals.SIGTERM)
+            self.alarms["kill"] = min(now + min(self.grace, _LEFTOVER_SECONDS), self.alarms.get("kill", now + 1e9))
+        self.alarms = {name: at for name, at in self.alarms.items() if name in ("kill", "give up")}
+        self.alarms["look"] = now + self._look
+        self._look = min(2 * self._look, _LOOK_MOST)
+
+    def _finish(self, reason: str = "") -> None:
+        self.alarms.clear()
+        code = self.process.poll() if self.process else None
+        how: dict[str, Any] = {"reason": reason} if reason else {}
+        if code is not None:
+            how |= {"code": code} if code >= 0 else {"signal": processes.signal_name(-code)}
+        self.become("ended", ended=time.time(), **how)
+
+    def _to_script(self, number: int) -> None:
+        """A signal to the batch script alone."""
+        if self.process is not None and self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.process.pid, number)
+
+    def _members(self) -> set[processes.Process]:
+        """Its living processes; one that was seen once stays known, whatever it does to its marks."""
+        root = self.process.pid if self.process else None
+        everything = processes.table()
+        kept = {p for p in self._known if p.pid in everything and everything[p.pid].start == p.start}
+        self._known = kept | processes.members(self.dir, root, self.said.get("start"))
+        return self._known
