@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.lab import Lab, LabUser, Launcher, checkout_for
 
@@ -80,8 +82,8 @@ def test_jobenv_shows_a_jobs_environment(slurm_jobenv: Lab) -> None:
 
 
 def test_the_python_of_the_tests_runs_on_a_node(slurm_launcher: Launcher, slurm: Lab) -> None:
-    python = str(slurm_launcher.python)
-    assert slurm.slurm("srun", python, "-c", "import yaml; print(yaml.__name__)") == "yaml"
+    code = "import sys, yaml; print(sys.version, yaml.__version__)"
+    assert slurm.slurm("srun", str(slurm_launcher.python), "-c", code) == f"{sys.version} {yaml.__version__}"
 
 
 def test_the_launcher_runs_without_rights(launcher: Launcher) -> None:

@@ -66,6 +66,25 @@ def _hard_links(source: Path, target: Path) -> Path:
     raise RuntimeError(f"cannot copy {source} to {target}")
 
 
+def _interpreter(base: Path, version: str, target: Path) -> Path:
+    """What a Python needs to run: program, shared library, standard library, but none of its packages."""
+    library = target / "lib" / version
+    (target / "bin").mkdir(parents=True)
+    library.mkdir(parents=True)
+    program = (base / "bin" / version).read_bytes()
+    # One built with a shared library looks for it in a folder by its full path; let it look beside itself.
+    path, beside = os.fsencode(base / "lib") + b"\0", b"$ORIGIN/../lib"
+    program = program.replace(b"\0" + path, b"\0" + beside.ljust(len(path), b"\0"))
+    (target / "bin" / version).write_bytes(program)
+    (target / "bin" / version).chmod(0o755)
+    for shared in base.glob("lib/libpython*"):
+        _hard_links(shared, target / "lib" / shared.name)
+    for part in (base / "lib" / version).iterdir():
+        if part.name not in ("site-packages", "test"):
+            _hard_links(part, library / part.name)
+    return target
+
+
 def python_for(user: LabUser, where: Path) -> Path:
     """A Python that the user can execute and that has the packages of the one that runs the tests.
 
@@ -78,7 +97,7 @@ def python_for(user: LabUser, where: Path) -> Path:
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     base, packages = Path(sys.base_prefix), Path(sysconfig.get_path("purelib"))
     if not user.can([str(base / "bin" / version), "-c", ""]):
-        base = _hard_links(base, where / "base")
+        base = _interpreter(base, version, where / "base")
     if not user.can_read(packages / "yaml"):
         packages = _hard_links(packages, where / "packages")
     venv = where / "venv"
