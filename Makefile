@@ -4,6 +4,8 @@ SHELL := /bin/bash
 BIN := .venv/bin
 # Reports how long pytest's slowest tests took; more: make test PYTEST_ARGS="-k status -x"
 PYTEST_ARGS ?= --durations=10
+# What is copied into the job's folder runs on whatever Python the nodes have; __init__.py stays with the launcher.
+ON_NODES = $(filter-out %/__init__.py,$(wildcard nemo_launch/runner/*.py))
 
 .PHONY: help demo test lint format bench clean
 
@@ -31,7 +33,8 @@ lint: .venv/.complete
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/vermin --quiet --no-tips --violations -t=3.8- nemo_launch/runner/*.py
+	$(BIN)/mypy run.py
+	$(BIN)/vermin --quiet --no-tips --violations -t=3.8- $(ON_NODES)
 	@if command -v shellcheck >/dev/null; then set -x; shellcheck $$(scripts/shell-files); \
 	else echo "shellcheck is not installed: the shell files were not checked"; fi
 
