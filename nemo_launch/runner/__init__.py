@@ -71,7 +71,11 @@ def batch_script(directives: Sequence[str], values: Mapping[str, str | int | Seq
     missing = [name for name, value in VALUES.items() if value.default is None and name not in values]
     if unknown or missing:
         raise KeyError(f"values of the batch script: unknown {unknown}, missing {missing}")
-    lines = ["#!/bin/bash", *directives, "# Written by nemo_launch; the text after the values is the same for every job."]
+    lines = [
+        "#!/bin/bash",
+        *directives,
+        "# Written by nemo_launch; the text after the values is the same for every job.",
+    ]
     for name, known in VALUES.items():
         value = values.get(name, known.default)
         if isinstance(known.default, tuple):
@@ -99,7 +103,7 @@ def quote(word: str) -> str:
 
 
 def files(language: Language = "python") -> dict[str, bytes]:
-    """Name -> content of the files that belong into ``<job_dir>/runner`` (a shell program may be started by torchrun)."""
+    """Name -> content of the files that belong into ``<job_dir>/runner`` (torchrun may start a shell program)."""
     names = ("node.py", "rank.py") if language == "python" else ("node.py", "rank.py", "rank.sh")
     return {name: _text(name).encode() for name in names}
 

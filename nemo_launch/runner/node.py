@@ -12,7 +12,7 @@ import socket
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import rank as rank_runner  # noqa: E402  (beside this file)
+import rank as rank_runner  # beside this file
 
 
 def problem(ranks, cause, text, code):

@@ -160,9 +160,10 @@ def run(command, env, output, log):
                 until = time.monotonic() + LINGER
         if data == b"":
             break
-        if until is not None and (source not in ready or time.monotonic() > until + 5 * LINGER):
-            if time.monotonic() >= until:
-                break
+        # Something that outlives the program holds the pipe: what is there was read, more is not waited for.
+        now = time.monotonic()
+        if until is not None and now >= until and (source not in ready or now > until + 5 * LINGER):
+            break
     output.flush()
     if status is None:
         status = child.wait()

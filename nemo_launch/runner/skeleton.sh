@@ -13,6 +13,7 @@ nl_ranks=$nl_job_dir/ranks-$nl_attempt
 nl_host=${SLURMD_NODENAME:-$(uname -n)}
 nl_host=${nl_host%%.*}
 nl_world=$((nl_nodes * nl_ntasks_per_node))
+if [[ " ${nl_srun_args[*]}" = *' --container-image'* ]]; then nl_contained=1; else nl_contained=''; fi
 nl_pid='' nl_caught='' nl_ended_by='' nl_started=''
 
 nl_say() { printf 'nemo_launch: %s\n' "$*"; }
@@ -107,7 +108,9 @@ nl_lease_port() { # nl_lease_port FIRST: sets nl_port; it is ours as long as des
 }
 
 nl_start() { # runs the processes to their end: sets nl_rc
-  local nl_rank=(--launcher "$nl_launcher" --ranks "$nl_ranks" --work-dir "$nl_work_dir") nl_launch=() nl_run nl_cpus
+  local nl_rank=(--launcher "$nl_launcher" --ranks "$nl_ranks") nl_launch=() nl_run nl_cpus nl_dir=$nl_work_dir
+  if [[ $nl_contained ]]; then nl_dir=.; fi # pyxis sets it, and it may have another name inside
+  nl_rank+=(--work-dir "$nl_dir")
   nl_run=("${nl_interpreter[@]}" "${nl_program[@]}")
   if [[ ${#nl_interpreter[@]} = 0 ]]; then
     if [[ $nl_language = python ]]; then
@@ -134,13 +137,13 @@ nl_start() { # runs the processes to their end: sets nl_rc
   fi
   if [[ $nl_launcher = torchrun ]]; then
     nl_launch+=("$nl_python" "$nl_job_dir/runner/node.py" --nodes "$nl_nodes" --nproc "$nl_ntasks_per_node"
-      --ranks "$nl_ranks" --work-dir "$nl_work_dir" ${nl_signal:+--ignore "$nl_signal"} ${nl_standalone:+--standalone} --)
+      --ranks "$nl_ranks" --work-dir "$nl_dir" ${nl_signal:+--ignore "$nl_signal"} ${nl_standalone:+--standalone} --)
   fi
   if [[ $nl_language = python || $nl_launcher = torchrun ]]; then
     # -IS: the user's PYTHONPATH must not stand in for modules that the runner itself imports
     nl_launch+=("$nl_python" -IS "$nl_job_dir/runner/rank.py" "${nl_rank[@]}" -- "${nl_run[@]}")
   else
-    nl_launch+=(sh "$nl_job_dir/runner/rank.sh" "$nl_launcher" "$nl_ranks" "$nl_work_dir" "${#nl_interpreter[@]}" "${nl_run[@]}")
+    nl_launch+=(sh "$nl_job_dir/runner/rank.sh" "$nl_launcher" "$nl_ranks" "$nl_dir" "${#nl_interpreter[@]}" "${nl_run[@]}")
   fi
 
   # Locally a group of its own, so that one signal reaches the processes and not this shell. Descriptor 9 is the lease.
@@ -206,7 +209,7 @@ if [[ $nl_setup ]]; then
   IFS=$' \t\n'
   if [[ $nl_rc != 0 && -z $nl_ended_by ]]; then nl_end "$nl_rc" setup "setup failed with exit code $nl_rc on $nl_host"; fi
 fi
-if [[ $nl_language = python || $nl_launcher = torchrun ]] && ! command -v "$nl_python" >/dev/null; then
+if [[ ($nl_language = python || $nl_launcher = torchrun) && -z $nl_contained ]] && ! command -v "$nl_python" >/dev/null; then
   nl_end 127 python "there is no $nl_python on $nl_host. Set python to an interpreter that every node has."
 fi
 

@@ -1,0 +1,131 @@
+"""What jobs wrote about themselves: start and exit records, the rank that failed first, who owns the submission."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nemo_launch.executors.base import Failure, Job
+from nemo_launch.records import TaskPaths
+from nemo_launch.transport import Transport
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The newest attempt of one job in its own words. Times are unix seconds; None: not written (yet)."""
+
+    attempt: int = 0
+    started: float | None = None
+    ended: float | None = None
+    exit_code: int | None = None
+    """None: no exit record of the newest attempt, whatever earlier attempts wrote."""
+    cause: str = ""
+    """``ended`` by itself, ``signal``, ``cancelled``, ``duplicate``, or what stood in the way: ``claim``, ``workdir``,
+    ``secrets``, ``setup``, ``python``, ``torch``, ``port``, ``program``."""
+    signal: str = ""
+    """The signal that asked it to end, such as SIGTERM."""
+    reason: str = ""
+    """In plain words, where the cause needs some."""
+    nodes: str = ""
+    failure: Failure | None = None
+    owner: str = ""
+    """Id of the job that claimed the submission; another than the handle's means that this one did nothing."""
+
+
+def read_outcomes(transport: Transport, jobs: Sequence[Job]) -> dict[str, Outcome]:
+    """The outcomes of all jobs by ``Job.key``: one question for their records, one for their claims."""
+    patterns = [pattern for job in jobs if job.handle for pattern in _patterns(job)]
+    files = transport.read_matching(patterns) if patterns else {}
+    claims = transport.readlinks(job.paths.claim for job in jobs) if jobs else {}
+    by_folder: dict[str, dict[str, bytes]] = {}
+    for path, data in files.items():
+        folder, name = os.path.split(path)
+        if name == "first-failure.json":
+            folder, ranks = os.path.split(folder)
+            name = f"{ranks}/{name}"
+        by_folder.setdefault(folder, {})[name] = data
+    return {
+        job.key: parse(
+            job.handle.job_id if job.handle else "",
+            by_folder.get(job.paths.job_dir, {}),
+            claims.get(job.paths.claim, ""),
+        )
+        for job in jobs
+    }
+
+
+def parse(job_id: str, files: Mapping[str, bytes], claim: str = "") -> Outcome:
+    """The outcome from the files of a job's folder (by name in that folder). What is damaged counts as not there."""
+    owner = claim.removeprefix("job-")
+    found: dict[tuple[str, int], Mapping[str, Any]] = {}
+    for name, data in files.items():
+        match = re.fullmatch(rf"(started|exit|ranks)-{re.escape(job_id)}-([0-9]+)(?:\.json|/first-failure\.json)", name)
+        record = _record(data)
+        if match and record is not None:
+            found[match[1], int(match[2])] = record
+    attempt = max((restart for _, restart in found), default=0)
+    start = found.get(("started", attempt), {})
+    end = found.get(("exit", attempt), {})
+    failure = found.get(("ranks", attempt))
+    return Outcome(
+        attempt=attempt,
+        started=_number(end.get("started", start.get("started"))),
+        ended=_number(end.get("ended")),
+        exit_code=_integer(end.get("exit_code")),
+        cause=_text(end.get("cause")),
+        signal=_text(end.get("signal")),
+        reason=_text(end.get("message")),
+        nodes=_text(end.get("nodes", start.get("nodes"))),
+        failure=_failure(failure, _integer(end.get("followed")) or 0) if failure is not None else None,
+        owner=owner,
+    )
+
+
+def _patterns(job: Job) -> list[str]:
+    paths = TaskPaths(job.paths.dir, glob.escape(job.paths.job_dir))
+    job_id = job.handle.job_id if job.handle else "*"
+    return [
+        paths.started(job_id),
+        paths.exit_record(job_id),
+        os.path.join(paths.ranks(job_id), "first-failure.json"),
+    ]
+
+
+def _record(data: bytes) -> Mapping[str, Any] | None:
+    try:
+        value = json.loads(data.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _failure(value: Mapping[str, Any], followed: int) -> Failure | None:
+    rank = _integer(value.get("rank"))
+    if rank is None:
+        return None
+    return Failure(
+        rank,
+        _text(value.get("node")),
+        _integer(value.get("exit_code")),
+        _text(value.get("signal")) or None,
+        _text(value.get("exception")),
+        _text(value.get("traceback")),
+        followed,
+    )
+
+
+def _integer(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
