@@ -85,6 +85,11 @@ class TaskPaths:
         return os.path.join(self.job_dir, "claim")
 
     @property
+    def secrets(self) -> str:
+        """Values of secrets, where the scheduler's accounting would show the environment; folder 0700, file 0600."""
+        return os.path.join(self.job_dir, "secrets", "environment")
+
+    @property
     def cancelled(self) -> str:
         """Marker: the user cancelled; never requeue."""
         return os.path.join(self.job_dir, "cancelled")
