@@ -30,25 +30,34 @@ other commands (run.py COMMAND --help tells more):
 class Parser(argparse.ArgumentParser):
     """argparse without abbreviations, whose complaints are our errors."""
 
-    def __init__(self, prog: str, **kwargs: object) -> None:
-        super().__init__(prog=prog, allow_abbrev=False, formatter_class=_formatter, **kwargs)  # type: ignore[arg-type]
+    def __init__(self, prog: str, verb: str = "", **kwargs: object) -> None:
+        self._verb = verb
+        super().__init__(prog=f"{prog} {verb}".rstrip(), allow_abbrev=False, formatter_class=_formatter, **kwargs)  # type: ignore[arg-type]
 
     def error(self, message: str) -> NoReturn:
         """See the base class; also for values that look like flags."""
         from nemo_launch.errors import InputError, Problem
 
-        raise InputError(Problem(*_explained(message, self.prog)))
+        raise InputError(Problem(*self._explained(message)))
 
+    def _explained(self, message: str) -> tuple[str, str, str]:
+        stray, prefix = "unrecognized arguments: ", "argument "
+        help_tells = f"{self.prog} --help lists what can be given."
+        if message.startswith(stray):
+            from nemo_launch.config.hints import did_you_mean
 
-def _explained(message: str, prog: str) -> tuple[str, str, str]:
-    prefix = "argument "
-    if message.startswith(prefix) and ": " in message:
-        name, what = message[len(prefix) :].split(": ", 1)
-        long = name.rsplit("/", 1)[-1]
-        if what == "expected one argument":
-            return "needs a value", name, f"A value that starts with a dash is written {long}=VALUE."
-        return what, name, ""
-    return message, "", f"{prog} --help lists what can be given."
+            word = message[len(stray) :].split(" ")[0].split("=")[0]
+            if not _looks_like_flag(word):
+                return f"{word!r} is one word too many", self._verb, help_tells
+            near = did_you_mean(word, self._option_string_actions) if word.startswith("--") else ""
+            return f"there is no flag {word}", self._verb, near or help_tells
+        if message.startswith(prefix) and ": " in message:
+            name, what = message[len(prefix) :].split(": ", 1)
+            long = name.rsplit("/", 1)[-1]
+            if what == "expected one argument":
+                return "it needs a value", name, f"A value that starts with a dash is written {long}=VALUE."
+            return what, name, ""
+        return message, self._verb, help_tells
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
@@ -86,7 +95,7 @@ def launch_parser(prog: str) -> Parser:
 
 def verb_parser(prog: str, verb: str, **kwargs: object) -> Parser:
     """A parser for one verb, with the switches that all share."""
-    parser = Parser(f"{prog} {verb}", description=VERBS[verb][0].upper() + VERBS[verb][1:] + ".", **kwargs)
+    parser = Parser(prog, verb, description=VERBS[verb][0].upper() + VERBS[verb][1:] + ".", **kwargs)
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
     return parser
 

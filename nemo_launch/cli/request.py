@@ -178,7 +178,7 @@ def _config_file(path: str, kind: str | None) -> tuple[str | None, Layer]:
     document = loading.read(path)
     values = {str(key): value for key, value in document.values.items()}
     named = values.pop("executor", None)
-    if named is not None and named not in CONFIGS:
+    if named is not None and not (isinstance(named, str) and named in CONFIGS):
         fix = did_you_mean(str(named), CONFIGS) or f"Write {' or '.join(CONFIGS)}."
         raise InputError(Problem(f"there is no executor {named!r}", document.where("executor"), fix))
     if named and kind and named != kind:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from nemo_launch.experiment import Experiment
-from nemo_launch.observing import TaskStatus
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nemo_launch.experiment import Experiment
+    from nemo_launch.observing import TaskStatus
 
 
 def experiment(text: str | None) -> Experiment:
@@ -12,6 +15,8 @@ def experiment(text: str | None) -> Experiment:
     Raises:
         NotFound: there is none.
     """
+    from nemo_launch.experiment import Experiment
+
     if text:
         return Experiment.find(text)
     ids = Experiment.catalog()
