@@ -1,0 +1,271 @@
+"""Logs are read by offset, from file systems that lie a little."""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nemo_launch import logs
+from nemo_launch.errors import LaunchError, RecordError
+from nemo_launch.executors.base import Handle, Job, LogSource, Observation, State
+from nemo_launch.observing import TaskStatus
+from nemo_launch.records import TaskPaths
+from nemo_launch.transport import LocalTransport
+
+
+class Here:
+    """An executor that only knows where logs are."""
+
+    kind = "local"
+    title = "Here"
+    transport: Any = LocalTransport()
+
+    def log_sources(self, job: Job) -> list[LogSource]:
+        ranks = sorted(Path(job.paths.dir).glob("rank-*.log"))
+        whole = Path(job.paths.log(str(job.handle)))
+        return [LogSource(str(whole))] * whole.exists() + [LogSource(str(r), int(r.stem[5:])) for r in ranks]
+
+
+class FakeExperiment:
+    """Tasks whose states a test sets."""
+
+    def __init__(self, folder: Path, *names: str) -> None:
+        self.executor = Here()
+        self.states = dict.fromkeys(names, State.RUNNING)
+        self.folder = folder
+        for name in names:
+            (folder / name).mkdir()
+
+    def log(self, name: str) -> Path:
+        return self.folder / name / "7.log"
+
+    def statuses(self) -> list[TaskStatus]:
+        return [
+            TaskStatus(
+                name,
+                Job(name, TaskPaths(str(self.folder / name), str(self.folder / name)), Handle("7")),
+                self.executor,  # type: ignore[arg-type]
+                Observation(state, started=1.0),
+            )
+            for name, state in self.states.items()
+        ]
+
+
+def shown(experiment: FakeExperiment, names: Sequence[str], **how: Any) -> str:
+    out: list[str] = []
+    logs.show(experiment, names, write=out.append, **how)  # type: ignore[arg-type]
+    return "".join(out)
+
+
+# one file
+
+
+def tail(path: Path) -> logs.Tail:
+    return logs.Tail(LocalTransport(), str(path))
+
+
+def test_only_what_is_new_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    reader = tail(path)
+    assert reader.read() == b""
+    path.write_bytes(b"one\n")
+    assert (reader.read(), reader.read()) == (b"one\n", b"")
+    with path.open("ab") as file:
+        file.write(b"two\n")
+    assert reader.read() == b"two\n"
+
+
+def test_zeros_at_the_end_are_bytes_still_on_their_way(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"one\n\0\0\0\0")
+    reader = tail(path)
+    assert (reader.read(), reader.read()) == (b"one\n", b"")
+    path.write_bytes(b"one\ntwo\n")
+    assert reader.read() == b"two\n"
+
+
+def test_zeros_within_a_log_do_not_stop_it(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"one\n\0\0two\n")
+    assert tail(path).read() == b"one\n\0\0two\n"
+
+
+def test_a_hole_larger_than_a_read_does_not_stop_it(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"one\n" + b"\0" * (3 << 20) + b"two\n")
+    reader, data = tail(path), b""
+    for _ in range(8):
+        data += reader.read()
+    assert data.endswith(b"two\n")
+
+
+def test_a_file_that_shrank_begins_again(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"a long line\n")
+    reader = tail(path)
+    reader.read()
+    path.write_bytes(b"new\n")
+    assert reader.read() == b"new\n"
+
+
+def test_a_file_that_was_replaced_by_an_empty_one_begins_again(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"old\n")
+    reader = tail(path)
+    reader.read()
+    path.write_bytes(b"")
+    assert reader.read() == b""
+    path.write_bytes(b"newer\n")
+    assert reader.read() == b"newer\n"
+
+
+def test_a_log_that_cannot_be_read_is_one_clear_error() -> None:
+    class Broken(LocalTransport):
+        def read(self, path: str, offset: int = 0, limit: int | None = None) -> bytes | None:
+            raise OSError(errno.EACCES, "Permission denied")
+
+    with pytest.raises(RecordError, match="cannot read the log /x: Permission denied"):
+        logs.Tail(Broken(), "/x").read()
+
+
+# what is shown
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))), st.data())
+def test_text_arrives_whole_however_it_was_written(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], data: st.DataObject
+) -> None:
+    text = "".join(line + "\n" for line in lines)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text.encode())), max_size=5)))
+    experiment = FakeExperiment(tmp_path_factory.mktemp("e"), "t")
+    experiment.states["t"] = State.SUCCEEDED
+    log, out = experiment.log("t"), list[str]()
+    stream = logs.Stream(["t"], out.append)
+    for cut in [*cuts, None]:
+        log.write_bytes(text.encode()[:cut])
+        stream.update(experiment.statuses())
+        stream.pump()
+    while stream.pump(last=True):
+        pass
+    assert "".join(out) == text
+
+
+def test_a_log_without_a_last_newline_is_shown_to_its_end(tmp_path: Path) -> None:
+    experiment = FakeExperiment(tmp_path, "t")
+    experiment.log("t").write_text("one\ntwo")
+    assert shown(experiment, ["t"]) == "one\ntwo"
+
+
+def test_lines_of_several_tasks_carry_their_names(tmp_path: Path) -> None:
+    experiment = FakeExperiment(tmp_path, "a", "b")
+    experiment.log("a").write_text("one\ntwo")
+    experiment.log("b").write_text("three\n")
+    assert shown(experiment, ["a", "b"]) == "[a] one\n[b] three\n[a] two\n"
+
+
+def test_bytes_that_are_no_text_do_not_stop_a_log(tmp_path: Path) -> None:
+    experiment = FakeExperiment(tmp_path, "t")
+    experiment.log("t").write_bytes(b"\xff\xfe ok\n")
+    assert shown(experiment, ["t"]).endswith(" ok\n")
+
+
+def test_newest_lines(tmp_path: Path) -> None:
+    experiment = FakeExperiment(tmp_path, "t")
+    experiment.log("t").write_text("1\n2\n3\n4")
+    assert shown(experiment, ["t"], lines=2) == "3\n4"
+    assert shown(experiment, ["t"], lines=0) == ""
+
+
+def test_a_rank_has_a_log_of_its_own(tmp_path: Path) -> None:
+    experiment = FakeExperiment(tmp_path, "t")
+    experiment.log("t").write_text("[n:0] a\n[n:1] b\n")
+    (tmp_path / "t" / "rank-1.log").write_text("b\n")
+    assert shown(experiment, ["t"], rank=1) == "b\n"
+    with pytest.raises(LaunchError, match="no log of rank 5"):
+        shown(experiment, ["t"], rank=5)
+
+
+def test_lines_of_one_node(tmp_path: Path) -> None:
+    experiment = FakeExperiment(tmp_path, "t")
+    experiment.log("t").write_text("starting\n[n-1:0] a\n[n-2:1] b\n[n-1:2] c\n")
+    assert shown(experiment, ["t"], node="n-1") == "[n-1:0] a\n[n-1:2] c\n"
+    with pytest.raises(LaunchError, match=r"no line of the log comes from node n-3. The lines come from n-1, n-2"):
+        shown(experiment, ["t"], node="n-3")
+
+
+def test_no_log_yet_is_said(tmp_path: Path) -> None:
+    experiment = FakeExperiment(tmp_path, "t")
+    experiment.states["t"] = State.PENDING
+    with pytest.raises(LaunchError, match="there is no log yet: t is PENDING"):
+        shown(experiment, ["t"])
+
+
+def test_following_waits_for_the_log_and_ends_with_the_task(tmp_path: Path) -> None:
+    experiment = FakeExperiment(tmp_path, "t")
+    told: list[str] = []
+
+    def work() -> None:
+        time.sleep(0.3)
+        with experiment.log("t").open("w") as file:
+            for number in range(3):
+                file.write(f"{number}\n")
+                file.flush()
+                time.sleep(0.1)
+            file.write("end")
+        experiment.states["t"] = State.SUCCEEDED
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    text = shown(experiment, ["t"], follow=True, tell=told.append)
+    thread.join()
+    assert text == "0\n1\n2\nend"
+    assert told == ["no log yet, waiting: t is RUNNING"]
+
+
+def test_following_shows_a_line_before_the_task_ends(tmp_path: Path) -> None:
+    experiment = FakeExperiment(tmp_path, "t")
+    experiment.log("t").write_text("first\n")
+
+    def write(text: str) -> None:
+        assert experiment.states["t"] is State.RUNNING
+        experiment.states["t"] = State.FAILED
+
+    [status] = logs.show(experiment, "t", follow=True, write=write)  # type: ignore[arg-type]
+    assert status.observation.state is State.FAILED
+
+
+def test_following_one_task_does_not_wait_for_the_others(tmp_path: Path) -> None:
+    experiment = FakeExperiment(tmp_path, "a", "b")
+    experiment.states["a"] = State.SUCCEEDED
+    experiment.log("a").write_text("x\n")
+    assert shown(experiment, ["a"], follow=True) == "x\n"
+
+
+def test_a_follow_looks_at_the_file_rarely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = FakeExperiment(tmp_path, "t")
+    experiment.log("t").write_text("x\n")
+    reads = 0
+
+    class Counting(LocalTransport):
+        def read(self, path: str, offset: int = 0, limit: int | None = None) -> bytes | None:
+            nonlocal reads
+            reads += path.endswith(".log")
+            if reads > 12:
+                experiment.states["t"] = State.SUCCEEDED
+            return super().read(path, offset, limit)
+
+    experiment.executor.transport = Counting()
+    began = time.monotonic()
+    shown(experiment, ["t"], follow=True)
+    assert time.monotonic() - began > 0.5, "a dozen looks must not happen at once"
+
+
