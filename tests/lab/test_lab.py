@@ -113,6 +113,24 @@ def test_a_checkout_under_a_private_folder_is_copied(tmp_path: Path, session_dir
     assert not (copy / "ignored.bin").exists()
 
 
+@needs_root
+@pytest.mark.parametrize(("required", "outcome"), [("", "1 skipped"), ("1", "1 error")])
+def test_a_run_without_the_cluster_says_so(launcher: Launcher, required: str, outcome: str) -> None:
+    """Whoever runs the tests without rights cannot have the cluster: a skip nobody can miss, or a failure."""
+    one = "tests/lab/test_lab.py::test_two_partitions_of_two_nodes_with_eight_gpus"
+    done = subprocess.run(
+        [*launcher.prefix, str(launcher.python), "-m", "pytest", "-p", "no:cacheprovider", one],
+        env=launcher.env(NEMO_LAUNCH_REQUIRE_SLURM=required, PYTHONDONTWRITEBYTECODE="1"),
+        cwd=launcher.checkout,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert outcome in done.stdout.splitlines()[-1]
+    assert (done.returncode == 0) == (not required)
+    assert ("REAL SLURM TESTS WERE SKIPPED: the cluster's daemons need root" in done.stdout) == (not required)
+
+
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
 def test_the_scripts_are_clean() -> None:
     here = Path(__file__).parent
