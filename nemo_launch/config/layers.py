@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from nemo_launch.config.executor import CONFIGS, ExecutorConfig, field_names
-from nemo_launch.config.hints import did_you_mean
-from nemo_launch.errors import InputError, Problem
 
 
 class Layer(NamedTuple):
@@ -46,23 +44,6 @@ def merge(layers: Sequence[Layer]) -> Merged:
     return Merged(values, origin)
 
 
-def file_layer(path: str) -> tuple[str | None, Layer]:
-    """A ``--config`` file: the kind it names under ``executor``, if it does, and its fields.
-
-    Raises:
-        InputError: it cannot be read, or names no kind there is.
-    """
-    from nemo_launch.config.loading import read
-
-    document = read(path)
-    values = {str(key): value for key, value in document.values.items() if key != "executor"}
-    kind = document.values.get("executor")
-    if "executor" in document.values and not (isinstance(kind, str) and kind in CONFIGS):
-        fix = did_you_mean(str(kind), CONFIGS) or f"Write {' or '.join(CONFIGS)}."
-        raise InputError(Problem(f"there is no executor {kind!r}", document.where("executor"), fix))
-    return kind, Layer(lambda key: f"{document.where(key)}: {key}", values)
-
-
 def script_block(cls: type[ExecutorConfig], block: Mapping[str, Any]) -> tuple[dict[str, object], list[str]]:
     """Values of a script's ``[tool.nemo-launch]`` block that concern this executor, and the keys that do not.
 
@@ -71,12 +52,11 @@ def script_block(cls: type[ExecutorConfig], block: Mapping[str, Any]) -> tuple[d
     """
     kept: dict[str, object] = {}
     skipped = []
-    for name, value in block.items():
-        key = "container_image" if name == "image" else name
+    for key, value in block.items():
         if _fits(cls, key, value) or not any(_fits(other, key, value) for other in CONFIGS.values()):
             kept[key] = value
         else:
-            skipped.append(name)
+            skipped.append(key)
     return kept, skipped
 
 

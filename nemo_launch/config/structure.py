@@ -93,8 +93,34 @@ def check(
 
 
 def normal(config: C, where: Where = "") -> C:
-    """The same config, checked: dataclasses made by hand may hold ``"1:00:00"`` for a Duration, a list for a tuple."""
-    return structure(type(config), vars(config), where)
+    """The same config with the right types: one made by hand may hold ``"1:00:00"`` for a Duration.
+
+    Raises:
+        InputError: with every value of a wrong type. ``rules.validate`` is not asked.
+    """
+    made, problems = check(type(config), vars(config), where, rules=False)
+    if problems:
+        raise InputError(problems)
+    return made  # type: ignore[return-value]
+
+
+def given(cls: type[C], config: C | None, fields: Mapping[str, object], where: str) -> C:
+    """What an executor is made from: its config, or the config's fields as keywords; ``where`` is the executor's name.
+
+    Of a config only the types are checked: its rules are for ``Executor.check``, so that old records can be read.
+
+    Raises:
+        InputError: with every problem; or when both are given, or a config of another executor.
+    """
+    if config is None:
+        return structure(cls, fields, where)
+    if not isinstance(config, cls):
+        fix = f"Write {where}({cls.__name__}(...))."
+        raise InputError(Problem(f"a {type(config).__name__} is no {cls.__name__}", where, fix))
+    if fields:
+        what = f"a config and the keywords {', '.join(fields)} at once"
+        raise InputError(Problem(what, where, "Use dataclasses.replace on the config."))
+    return normal(config, cls.__name__)
 
 
 def unstructure(config: ExecutorConfig) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def load(record: Mapping[str, Any]) -> Executor:
         RecordError: another version wrote it, or it is damaged.
     """
     kind, values = record.get("kind"), record.get("config")
-    if kind not in KINDS or not isinstance(values, Mapping):
+    if not isinstance(kind, str) or kind not in KINDS or not isinstance(values, Mapping):
         raise RecordError(f"the record names an executor {kind!r}, which this version does not know. Use a newer one.")
     config, problems = check(CONFIGS[kind], values, rules=False)
     if problems:

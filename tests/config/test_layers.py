@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from nemo_launch.config.executor import LocalConfig, SlurmConfig
-from nemo_launch.config.layers import Layer, file_layer, merge, script_block
+from nemo_launch.config.layers import Layer, merge, script_block
 from nemo_launch.config.structure import structure
 from nemo_launch.errors import InputError
 
@@ -58,12 +56,12 @@ def test_a_rule_about_two_values_names_the_one_that_was_given() -> None:
 
 
 def test_a_script_block_serves_whatever_executor_runs_it() -> None:
-    block = {"nodes": 2, "ntasks_per_node": 2, "image": "x.sqsh", "launcher": "srun", "time": "10"}
-    assert script_block(SlurmConfig, block) == (
-        {"nodes": 2, "ntasks_per_node": 2, "container_image": "x.sqsh", "launcher": "srun", "time": "10"},
-        [],
+    block = {"nodes": 2, "ntasks_per_node": 2, "container_image": "x.sqsh", "launcher": "srun", "time": "10"}
+    assert script_block(SlurmConfig, block) == (block, [])
+    assert script_block(LocalConfig, block) == (
+        {"ntasks_per_node": 2, "time": "10"},
+        ["nodes", "container_image", "launcher"],
     )
-    assert script_block(LocalConfig, block) == ({"ntasks_per_node": 2, "time": "10"}, ["nodes", "image", "launcher"])
 
 
 def test_what_no_executor_knows_in_a_script_block_stays_an_error() -> None:
@@ -71,16 +69,3 @@ def test_what_no_executor_knows_in_a_script_block_stays_an_error() -> None:
     assert (values, skipped) == ({"nods": 2, "launcher": "mpirun"}, [])
     with pytest.raises(InputError, match="nods"):
         structure(LocalConfig, values)
-
-
-def test_a_config_file_may_name_its_executor(tmp_path: Path) -> None:
-    file = tmp_path / "c.yaml"
-    file.write_text("# mine\nexecutor: slurm\nnodes: x\n")
-    kind, layer = file_layer(str(file))
-    assert (kind, layer.values) == ("slurm", {"nodes": "x"})
-    assert merge([layer]).origin == {"nodes": f"{file}:3: nodes"}
-    file.write_text("nodes: 2\n")
-    assert file_layer(str(file))[0] is None
-    file.write_text("nodes: 2\nexecutor: slrum\n")
-    with pytest.raises(InputError, match=r"c.yaml:2: there is no executor 'slrum'. Did you mean slurm\?"):
-        file_layer(str(file))

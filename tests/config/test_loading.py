@@ -97,13 +97,14 @@ def test_all_keys_that_stand_twice_are_named() -> None:
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     big = tmp_path / "big.yaml"
     big.write_bytes(b"#" * (1 << 20) + b"\n")
-    for path, message in [
+    cases: list[tuple[str | Path, str]] = [
         (tmp_path / "none.yaml", "none.yaml: cannot be read: No such file or directory"),
         (tmp_path, "it is a directory"),
         (big, "it is larger than 1 MiB"),
         (Path("/dev/zero"), "it is larger than 1 MiB"),
         ("a\0b", "it holds a NUL byte"),
-    ]:
+    ]
+    for path, message in cases:
         with pytest.raises(InputError) as caught:
             read(path)
         assert message in str(caught.value)

@@ -7,14 +7,14 @@ from dataclasses import fields
 from datetime import timedelta
 from typing import Any
 
+import hypothesis
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from nemo_launch.config.durations import Duration
 from nemo_launch.config.executor import ExecutorConfig, LocalConfig, SlurmConfig
 from nemo_launch.config.mounts import VolumeMapping
-from nemo_launch.config.structure import normal, structure, unstructure
+from nemo_launch.config.structure import given, normal, structure, unstructure
 from nemo_launch.errors import InputError
 
 
@@ -196,6 +196,17 @@ def test_a_config_made_by_hand_is_put_right_or_refused() -> None:
         normal(SlurmConfig(nodes="x"), "SlurmConfig")  # type: ignore[arg-type]
 
 
+def test_an_executor_is_made_from_a_config_or_from_keywords() -> None:
+    assert given(SlurmConfig, None, {"nodes": 2}, "SlurmExecutor") == SlurmConfig(nodes=2)
+    assert given(SlurmConfig, SlurmConfig(nodes=2), {}, "SlurmExecutor") == SlurmConfig(nodes=2)
+    with pytest.raises(InputError, match="SlurmExecutor: a config and the keywords nodes at once"):
+        given(SlurmConfig, SlurmConfig(), {"nodes": 2}, "SlurmExecutor")
+    with pytest.raises(InputError, match="SlurmExecutor: a LocalConfig is no SlurmConfig"):
+        given(SlurmConfig, LocalConfig(), {}, "SlurmExecutor")
+    with pytest.raises(InputError, match="SlurmConfig: nodes: '2' is not a whole number"):
+        given(SlurmConfig, SlurmConfig(nodes="2"), {}, "SlurmExecutor")  # type: ignore[arg-type]
+
+
 def test_changing_the_dict_afterwards_changes_no_config() -> None:
     env = {"A": "1"}
     config = structure(LocalConfig, {"env_vars": env})
@@ -240,7 +251,7 @@ def configs(cls: type[ExecutorConfig]) -> st.SearchStrategy[ExecutorConfig]:
     return st.fixed_dictionaries({}, optional=given).map(lambda values: cls(**values))
 
 
-@given(configs(SlurmConfig) | configs(LocalConfig))
+@hypothesis.given(configs(SlurmConfig) | configs(LocalConfig))
 def test_what_is_written_as_json_is_read_back_equal(config: ExecutorConfig) -> None:
     assert structure(type(config), json.loads(json.dumps(unstructure(config)))) == config
 
@@ -258,7 +269,7 @@ anything = st.recursive(
 names = st.sampled_from([f.name for f in fields(SlurmConfig)]) | st.text()
 
 
-@given(st.dictionaries(names, anything))
+@hypothesis.given(st.dictionaries(names, anything))
 def test_whatever_is_given_the_answer_is_a_config_or_an_input_error(values: dict[str, Any]) -> None:
     try:
         config = structure(SlurmConfig, values)
