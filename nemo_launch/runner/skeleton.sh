@@ -13,6 +13,7 @@ nl_ranks=$nl_job_dir/ranks-$nl_attempt
 nl_host=${SLURMD_NODENAME:-$(uname -n)}
 nl_host=${nl_host%%.*}
 nl_world=$((nl_nodes * nl_ntasks_per_node))
+if [[ $nl_launcher = none ]]; then nl_processes=1; else nl_processes=$nl_world; fi
 if [[ " ${nl_srun_args[*]}" = *' --container-image'* ]]; then nl_contained=1; else nl_contained=''; fi
 nl_pid='' nl_caught='' nl_ended_by='' nl_started=''
 
@@ -40,16 +41,21 @@ nl_facts() { # fields that both records have
     "$(nl_json "${SLURM_JOB_NODELIST:-$nl_host}")" "$nl_started"
 }
 
+nl_count_ok() { # ranks that ended well
+  local nl_mark nl_count=0
+  for nl_mark in "$nl_ranks"/rank-*.ok; do
+    if [[ -e $nl_mark ]]; then nl_count=$((nl_count + 1)); fi
+  done
+  printf '%d' "$nl_count"
+}
+
 nl_end() { # nl_end CODE CAUSE [MESSAGE]: the only way out
-  local nl_mark nl_followed=0
+  local nl_followed=0
   trap - EXIT
   trap '' TERM INT HUP USR1 # Slurm signals mv below as well
   if [[ ${3:-} ]]; then nl_say "$3"; fi
   if [[ -e $nl_ranks/first-failure.json ]]; then
-    nl_followed=$((nl_world - 1))
-    for nl_mark in "$nl_ranks"/rank-*.ok; do
-      if [[ -e $nl_mark ]]; then nl_followed=$((nl_followed - 1)); fi
-    done
+    nl_followed=$((nl_processes - 1 - $(nl_count_ok)))
   fi
   nl_write "$nl_job_dir/exit-$nl_attempt.json" "{$(nl_facts), \"exit_code\": $1, \"cause\": \"$2\", \"signal\": \
 $(nl_json "$nl_ended_by"), \"message\": $(nl_json "${3:-}"), \"followed\": $nl_followed, \"ended\": $(printf '%(%s)T' -1)}"
@@ -219,7 +225,7 @@ if [[ ${MASTER_PORT:-} ]]; then
   : # the user's choice
 elif [[ $nl_launcher = torchrun && $nl_nodes = 1 ]]; then
   nl_standalone=1 # torchrun finds a free port itself
-elif [[ $nl_launcher = none || $nl_world = 1 ]]; then
+elif [[ $nl_processes = 1 ]]; then
   export MASTER_PORT=$nl_master_port
 else
   nl_lease_port "$nl_master_port"
@@ -250,6 +256,10 @@ if [[ $nl_rc != 0 ]]; then
     nl_rc=${BASH_REMATCH[1]}
   fi
 fi
-if [[ $nl_ended_by ]]; then nl_cause=signal; fi
+if [[ $nl_ended_by ]]; then
+  nl_cause=signal
+  # srun says 0 for a step that was killed after a signal; only the ranks know whether they came to their end.
+  if [[ $nl_rc = 0 && $(nl_count_ok) -lt $nl_processes ]]; then nl_rc=143; fi
+fi
 if [[ $nl_ended_by && -e $nl_job_dir/cancelled ]]; then nl_cause=cancelled; fi
 nl_end "$nl_rc" "$nl_cause" "$nl_message"
