@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import sys
@@ -29,14 +30,9 @@ class LocalExecutor:
     kind = "local"
 
     def __init__(self, config: LocalConfig | None = None, **fields: object) -> None:
-        if config is None:
-            from nemo_launch.config.structure import structure
+        from nemo_launch.config.structure import given
 
-            config = structure(LocalConfig, fields, "LocalExecutor")
-        elif fields:
-            raise InputError(
-                Problem("a config and keywords at once", "LocalExecutor", "Use dataclasses.replace on the config.")
-            )
+        config = given(LocalConfig, config, fields, "LocalExecutor")
         self.config: LocalConfig
         self.config, self._secret_values = environment.without_secret_values(config)
         self.transport: Transport = LocalTransport()
@@ -195,7 +191,7 @@ class LocalExecutor:
         if not known:
             return {}
         files = self.transport.read_matching(
-            dict.fromkeys(path for job in known for path in (job.paths.state, _supervisor(job)))
+            dict.fromkeys(glob.escape(path) for job in known for path in (job.paths.state, _supervisor(job)))
         )
         outcomes = read_outcomes(self.transport, known)
         return {

@@ -96,7 +96,7 @@ def _ended(facts: Facts) -> Observation:
     said, cause = facts.state, facts.state.get("cause")
     code = facts.outcome.exit_code if facts.finished else said.get("code")
     reason = said.get("reason") or facts.outcome.reason
-    if cause == "cancelled" or (facts.cancelled and not said and code != 0):
+    if "cancelled" in (cause, facts.outcome.cause):
         return _observation(facts, State.CANCELLED, reason or "cancelled", code)
     if cause == "timeout":
         return _observation(facts, State.FAILED, reason or "reached its time limit", code)
@@ -106,6 +106,8 @@ def _ended(facts: Facts) -> Observation:
         reason = f"killed by {said['signal']}" if "signal" in said else "ended without an exit code"
     if facts.outcome.failure and not reason:
         reason = str(facts.outcome.failure)
+    if not reason and facts.outcome.signal:
+        reason = f"ended by {facts.outcome.signal} from outside, exit code {code}"
     return _observation(facts, State.FAILED, reason or f"exit code {code}", code)
 
 
