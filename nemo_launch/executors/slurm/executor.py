@@ -1,0 +1,173 @@
+"""SlurmExecutor: one sbatch job per task."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from nemo_launch import environment, runner
+from nemo_launch.config.executor import SlurmConfig
+from nemo_launch.config.structure import check as structured
+from nemo_launch.config.structure import structure
+from nemo_launch.errors import Problem, SchedulerError, SchedulerRefused
+from nemo_launch.executors.base import Handle, Job, Ledger, LogSource, Observation, Plan, Recovery, State
+from nemo_launch.executors.slurm import commands, render, submit
+from nemo_launch.records import TaskPaths
+from nemo_launch.task import Task
+from nemo_launch.transport import LocalTransport, Transport
+
+
+class SlurmExecutor:
+    """Runs each task as a Slurm job.
+
+    Args:
+        config: what to ask for; or give its fields as keywords: ``SlurmExecutor(account="a", nodes=2)``.
+        transport: where Slurm's commands run and the jobs' files lie; default: this machine.
+        fields: the fields of ``SlurmConfig``.
+
+    Raises:
+        InputError: fields that do not exist or have a wrong value. What is wrong with a ready ``config`` is told by
+            ``check``, together with all other problems of the request.
+    """
+
+    kind = "slurm"
+
+    def __init__(
+        self, config: SlurmConfig | None = None, *, transport: Transport | None = None, **fields: object
+    ) -> None:
+        self._problems: list[Problem] = []
+        if config is None or fields:
+            given = {**(vars(config) if config else {}), **fields}
+            config = structure(SlurmConfig, given, "SlurmExecutor")
+        else:
+            checked, self._problems = structured(SlurmConfig, vars(config), "SlurmConfig")
+            config = checked if isinstance(checked, SlurmConfig) else config
+        self.config: SlurmConfig
+        self.config, self._values = environment.without_secret_values(config)
+        self.transport: Transport = transport or LocalTransport()
+        self._shown_environment: bool | None = None
+
+    @property
+    def title(self) -> str:
+        """As the status block shows it."""
+        return f"{type(self).__name__} on @{self.transport.name}"
+
+    def check(self, tasks: Sequence[Task]) -> list[Problem]:
+        """See ``Executor.check``."""
+        from nemo_launch.executors.slurm.check import check
+
+        return [*self._problems, *check(self.config, tasks, self.transport, self._values)]
+
+    def plan(self, task: Task, paths: TaskPaths) -> Plan:
+        """See ``Executor.plan``."""
+        config, environ = self.config, os.environ
+        names = self._secret_names(task, environ)
+        secrets_file = paths.secrets if names and self._accounting_shows_environment() else ""
+        return Plan(
+            task=task,
+            paths=paths,
+            script=render.script(config, task, paths, names, secrets_file),
+            command=submit.command(paths.script),
+            env=commands.submission(config, task, environ),
+            secrets=names,
+            files={f"runner/{name}": data for name, data in runner.files(task.language).items()},
+            notes=tuple(self._notes(task, environ, secrets_file)),
+        )
+
+    def submit(self, plans: Sequence[Plan], ledger: Ledger) -> None:
+        """See ``Executor.submit``."""
+        fresh: dict[str, Handle] = {}
+        for plan in plans:
+            after = self._predecessors(plan, fresh, ledger)
+            secrets = environment.secret_values(plan.secrets, self._given(plan.task), os.environ)
+            in_file = plan.secrets and self._accounting_shows_environment()
+            submit.write_files(self.transport, plan, runner.secrets_file(secrets) if in_file else None)
+            ledger.intend(plan)
+            env = dict(plan.env) if in_file else {**plan.env, **secrets}
+            fresh[plan.task.name] = submit.submit(self.transport, plan, env, after, ledger)
+
+    def recover(self, jobs: Sequence[Job]) -> dict[str, Handle | Recovery]:
+        """See ``Executor.recover``."""
+        from nemo_launch.executors.slurm.recovery import recover
+
+        return recover(self.transport, jobs)
+
+    def poll(self, jobs: Sequence[Job]) -> dict[str, Observation]:
+        """See ``Executor.poll``."""
+        from nemo_launch.executors.slurm.poll import poll
+
+        return poll(self.transport, jobs)
+
+    def cancel(self, jobs: Sequence[Job]) -> dict[str, Observation]:
+        """See ``Executor.cancel``."""
+        from nemo_launch.executors.slurm.cancel import cancel
+
+        return cancel(self.transport, jobs)
+
+    def log_sources(self, job: Job) -> list[LogSource]:
+        """See ``Executor.log_sources``."""
+        from nemo_launch.executors.slurm.logs import log_sources
+
+        return log_sources(self.transport, job)
+
+    # -- inside -------------------------------------------------------------------------------------------------
+
+    def _given(self, task: Task) -> dict[str, str]:
+        return {**self._values, **task.secret_values}
+
+    def _secret_names(self, task: Task, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """Asked for, and the usual tokens where they are set."""
+        given = self._given(task)
+        tokens = [name for name in environment.TOKENS if name in given or name in environ]
+        return tuple(dict.fromkeys((*self.config.secrets, *task.secrets, *tokens)))
+
+    def _accounting_shows_environment(self) -> bool:
+        """Whether sacct shows everybody's environment here (AccountingStoreFlags=job_env). No answer counts as yes."""
+        if self._shown_environment is None:
+            try:
+                done = self.transport.run(["scontrol", "show", "config"], env=commands.query())
+            except SchedulerError:
+                return True
+            flags = [line for line in done.stdout.splitlines() if line.startswith("AccountingStoreFlags")]
+            self._shown_environment = not flags or "job_env" in flags[0]
+        return self._shown_environment
+
+    def _notes(self, task: Task, environ: Mapping[str, str], secrets_file: str) -> list[str]:
+        defaults = commands.site_defaults(environ)
+        notes = [f"{name}={value} of your environment applies" for name, value in defaults.items()]
+        if task.after:
+            notes.append(f"sbatch also gets --dependency=afterok: with the job ids of {', '.join(task.after)}")
+        if secrets_file:
+            notes.append("accounting shows environments here, so secrets travel in a file that only you can read")
+        return notes
+
+    def _predecessors(self, plan: Plan, fresh: Mapping[str, Handle], ledger: Ledger) -> list[Handle]:
+        """Ids to wait for. One that has succeeded already may be forgotten by the scheduler, and is left out.
+
+        Raises:
+            SchedulerRefused: one did not succeed, or was never submitted.
+        """
+        handles = []
+        for name in plan.task.after:
+            handle = fresh.get(name)
+            if handle is None:
+                handle = ledger.handle(name)
+                if handle is None:
+                    raise SchedulerRefused(
+                        f"{plan.task.name} was not submitted: {name}, which it depends on, has no job id."
+                    )
+                state = self._state_of(plan, name, handle)
+                if state.final and state is not State.SUCCEEDED:
+                    raise SchedulerRefused(
+                        f"{plan.task.name} was not submitted: {name}, which it depends on, has {state}."
+                    )
+                if state.final:
+                    continue
+            handles.append(handle)
+        return handles
+
+    def _state_of(self, plan: Plan, name: str, handle: Handle) -> State:
+        """Of another task of the same experiment: its folder lies beside this one's."""
+        paths = TaskPaths(*(os.path.join(os.path.dirname(p), name) for p in (plan.paths.dir, plan.paths.job_dir)))
+        job = Job(name, paths, handle)
+        return self.poll([job])[job.key].state

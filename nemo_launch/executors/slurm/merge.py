@@ -1,0 +1,186 @@
+"""From what squeue, sacct and the job itself say to the truth about one job. Pure: no clock, no command, no file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from nemo_launch.executors.base import Job, Observation, State
+from nemo_launch.executors.outcome import Outcome
+from nemo_launch.executors.slurm import words
+from nemo_launch.executors.slurm.query import Row
+
+#: How long a job may be unknown to a scheduler without accounting before its exit record is no longer waited for.
+LOST_AFTER = 180.0
+#: Clocks of nodes and controller differ by this much at most.
+SKEW = 60.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was last known of a job, and when."""
+
+    observation: Observation
+    at: float
+    """When it was last known to be true."""
+    gone: float | None = None
+    """Since when the scheduler does not know the job."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that is known about one job at one moment."""
+
+    job: Job
+    now: float
+    outcome: Outcome
+    queue: Row | None = None
+    """Its row of squeue, when that is this job's (see ``same_job``)."""
+    account: Row | None = None
+    """Its row of sacct."""
+    controller: str = ""
+    """Why the controller gave no answer; empty: it answered."""
+    accounting: str = ""
+    """Why accounting gave no answer; empty: it answered."""
+    no_accounting: bool = False
+    """The site keeps no accounting."""
+    seen: Seen | None = None
+    cancelled: bool = False
+    """The user cancelled it: the marker is there."""
+
+
+def same_job(row: Row, job: Job) -> bool:
+    """Whether this row is that job: ids restart when a controller is set up anew, the script's path does not."""
+    # squeue shows the script, sacct the line that submitted it.
+    if row.command and row.command != job.paths.script and not row.command.endswith(f" {job.paths.script}"):
+        return False
+    return not (job.intended and row.submitted and row.submitted < job.intended - SKEW)
+
+
+def never_starts(row: Row | None) -> bool:
+    """Whether a job pends for ever, because what it depends on did not succeed."""
+    return row is not None and row.state == "PENDING" and row.reason == words.NEVER
+
+
+def merge(e: Evidence) -> Observation:
+    """The truth. The order: the job's own record, the controller, accounting, what was known before."""
+    row = e.queue or (e.account if e.account and words.state(e.account.state)[0].final else None)
+    if e.outcome.exit_code is not None and not _runs_again(e):
+        return _recorded(e, row)
+    if e.queue:
+        return _shown(e, e.queue)
+    if row:
+        return _shown(e, row)
+    return _lost(e)
+
+
+def _runs_again(e: Evidence) -> bool:
+    """The exit record is of an earlier run: the scheduler has started the job again, or is about to."""
+    row = e.queue
+    if row is None:
+        return False
+    if words.state(row.state)[0] is State.PENDING:
+        return True
+    later = row.started is not None and e.outcome.ended is not None and row.started > e.outcome.ended + 1
+    return row.state == "RUNNING" and later
+
+
+def _recorded(e: Evidence, row: Row | None) -> Observation:
+    """The batch script came to its end and wrote how."""
+    code, said = e.outcome.exit_code, words.state(row.state) if row else (State.UNKNOWN, "")
+    reason = e.outcome.reason
+    if code == 0:  # whatever happened to the job afterwards, the work was done
+        return _observation(e, row, State.SUCCEEDED, "", code)
+    if said[0] is State.CANCELLED or (e.cancelled and said[0] is not State.FAILED):
+        return _observation(e, row, State.CANCELLED, reason or said[1] or "cancelled", code)
+    if said[0] is State.FAILED:
+        reason = said[1] or reason
+    return _observation(e, row, State.FAILED, reason or ("" if e.outcome.failure else f"exit code {code}"), code)
+
+
+def _shown(e: Evidence, row: Row) -> Observation:
+    """There is no record of its end; the scheduler shows the job."""
+    state, text = words.state(row.state)
+    if never_starts(row) or (state is State.CANCELLED and _skipped(e, row)):
+        return replace(_observation(e, row, State.CANCELLED, words.reason(words.NEVER), None), skipped=True)
+    if row.state == "COMPLETING" and e.cancelled:
+        return _observation(e, row, State.CANCELLED, "cancelled", None)
+    if state is State.PENDING:
+        waits = text or words.reason(row.reason)
+        again = e.outcome.started is not None
+        attempt = e.outcome.attempt + 1 if again else 0
+        return replace(_observation(e, row, state, waits, None), restarting=again, attempt=attempt)
+    if state is State.SUCCEEDED:
+        return _observation(e, row, state, "", 0)
+    if state is not State.FAILED:
+        return _observation(e, row, state, text, None)
+    code, why = _code(e.account or row)
+    explained = words.reason(row.reason)
+    if (e.account and e.account.signal == 53) or row.reason == "JobLaunchFailure":
+        return _observation(e, row, state, words.REASONS["JobLaunchFailure"], None)
+    return _observation(e, row, state, text or explained or why, code)
+
+
+def _skipped(e: Evidence, row: Row) -> bool:
+    """Cancelled by Slurm itself because of its dependency, before it started."""
+    return bool(e.job.after) and not row.nodes and row.reason in (words.NEVER, "Dependency")
+
+
+def _code(row: Row) -> tuple[int | None, str]:
+    if row.signal:
+        return 128 + row.signal, f"killed by signal {row.signal}"
+    if row.exit_code is None:
+        return None, "ended without an exit code"
+    return row.exit_code, f"exit code {row.exit_code}"
+
+
+def _lost(e: Evidence) -> Observation:
+    """Nobody shows the job now. Never finished, and failed only where nobody will ever say more."""
+    seen = e.seen.observation if e.seen else None
+    if seen is None:
+        state = State.RUNNING if e.outcome.started is not None else State.SUBMITTED
+        seen = _observation(e, None, state, "", None)
+    since = e.seen.at if e.seen else (e.job.submitted or e.job.intended or e.now)
+    age = max(0.0, e.now - since)
+    if e.controller:
+        return replace(seen, reason=f"the scheduler does not answer: {_line(e.controller)}", age=age)
+    gone = e.seen.gone if e.seen and e.seen.gone is not None else e.now
+    if e.no_accounting and e.now - gone >= LOST_AFTER:
+        if e.cancelled:
+            return _observation(e, None, State.CANCELLED, "cancelled", None)
+        never = "" if e.outcome.started is not None else "; nothing shows that it ever started"
+        text = f"ended without an exit code (killed by the scheduler or with its node){never}"
+        return _observation(e, None, State.FAILED, text, None)
+    if e.no_accounting:
+        text = "no longer known to the scheduler; waiting for its exit record"
+    elif e.accounting:
+        text = f"no longer in the queue, and accounting does not answer: {_line(e.accounting)}"
+    elif e.now - gone >= LOST_AFTER:
+        return replace(seen, state=State.UNKNOWN, reason="neither the queue nor accounting knows it", age=age)
+    else:
+        text = "no longer in the queue and not yet in accounting"
+    return replace(seen, reason=text, age=age)
+
+
+def _observation(e: Evidence, row: Row | None, state: State, reason: str, code: int | None) -> Observation:
+    """What record and row say together; the record knows the run itself better."""
+    outcome = e.outcome
+    started = outcome.started if outcome.started is not None else (row.started if row else None)
+    ended = outcome.ended if outcome.ended is not None else (row.ended if row else None)
+    if state in (State.PENDING, State.SUBMITTED):
+        started = None
+    return Observation(
+        state,
+        raw=row.state if row else "",
+        reason=reason,
+        exit_code=code,
+        attempt=outcome.attempt,
+        nodes=(row.nodes if row else "") or outcome.nodes,
+        submitted=(row.submitted if row else None) or e.job.submitted or e.job.intended,
+        started=started,
+        ended=ended if state.final else None,
+        failure=outcome.failure if state.final else None,
+    )
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

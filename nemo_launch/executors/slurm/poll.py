@@ -1,0 +1,144 @@
+"""The state of many jobs with at most one squeue and one sacct for each cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from nemo_launch.errors import SchedulerError
+from nemo_launch.executors.base import Handle, Job, Observation, State
+from nemo_launch.executors.outcome import Outcome, read_outcomes
+from nemo_launch.executors.slurm import commands, seen, words
+from nemo_launch.executors.slurm.merge import Evidence, Seen, merge, never_starts, same_job
+from nemo_launch.executors.slurm.query import Answer, Row, Slurm
+from nemo_launch.transport import Transport
+
+
+@dataclass(frozen=True)
+class _Known:
+    """One job on its way through the questions."""
+
+    job: Job
+    """With the id that counts: of two jobs for one submission the one that claimed it."""
+    given: Job
+    outcome: Outcome
+    seen: Seen | None
+    queue: Row | None = None
+    answer: Answer = Answer()
+
+    @property
+    def id(self) -> str:
+        return str(self.job.handle)
+
+
+def poll(transport: Transport, jobs: Sequence[Job], clock: Callable[[], float] = time.time) -> dict[str, Observation]:
+    """See ``Executor.poll``."""
+    slurm = Slurm(transport)
+    result: dict[str, Observation] = {}
+    last = {job.key: seen.load(job) for job in jobs}
+    asked = []
+    for job in jobs:
+        before = last[job.key]
+        if before and before.observation.state.final:
+            result[job.key] = before.observation
+        else:
+            asked.append(job)
+    known = _read(transport, asked, last)
+    by_cluster: dict[str | None, list[_Known]] = {}
+    for one in known:
+        if one.job.handle is None:
+            result[one.job.key] = _without_id(transport, one)
+        else:
+            by_cluster.setdefault(one.job.handle.cluster, []).append(one)
+    for cluster, group in by_cluster.items():
+        for one, observation in _ask(transport, slurm, cluster, group, clock()):
+            result[one.given.key] = observation
+    return result
+
+
+def _read(transport: Transport, jobs: Sequence[Job], last: dict[str, Seen | None]) -> list[_Known]:
+    outcomes = read_outcomes(transport, jobs)
+    known, moved = [], []
+    for job in jobs:
+        owner, cluster = outcomes[job.key].owner, job.handle.cluster if job.handle else None
+        effective = job
+        if owner and (job.handle is None or job.handle.job_id != owner):
+            effective = replace(job, handle=Handle(owner, cluster))
+            moved.append(effective)
+        known.append(_Known(effective, job, outcomes[job.key], last[job.key]))
+    if moved:
+        again = read_outcomes(transport, moved)
+        known = [replace(one, outcome=again.get(one.job.key, one.outcome)) for one in known]
+    return known
+
+
+def _ask(
+    transport: Transport, slurm: Slurm, cluster: str | None, group: Sequence[_Known], now: float
+) -> list[tuple[_Known, Observation]]:
+    queue = slurm.squeue([one.id for one in group], cluster)
+    group = [replace(one, queue=_own(queue, one)) for one in group]
+    # Records are written before the scheduler knows of the end, so what was missing may be there now.
+    late = [one for one in group if one.outcome.exit_code is None and _may_have_ended(one.queue)]
+    outcomes = read_outcomes(transport, [one.job for one in late]) if late else {}
+    group = [replace(one, outcome=outcomes.get(one.job.key, one.outcome)) for one in group]
+    doubtful = [one for one in group if _needs_accounting(one)]
+    since = min((one.job.intended or one.job.submitted or now for one in doubtful), default=now)
+    account = slurm.sacct([one.id for one in doubtful], since, cluster) if doubtful else Answer()
+    answers, stuck = [], []
+    for one in group:
+        evidence = Evidence(
+            job=one.job,
+            now=now,
+            outcome=one.outcome,
+            queue=one.queue,
+            account=_own(account, one),
+            controller=queue.error,
+            accounting=account.error,
+            no_accounting=account.disabled,
+            seen=one.seen,
+            cancelled=transport.exists(one.job.paths.cancelled),
+        )
+        observation = merge(evidence)
+        if one.job.handle != one.given.handle:
+            observation = replace(observation, extra={**observation.extra, "job_id": one.id})
+        seen.save(evidence, observation)
+        answers.append((one, observation))
+        if never_starts(one.queue):
+            stuck.append(one.id)
+    if stuck:  # a job of ours that can never start would stay in the queue for ever
+        with contextlib.suppress(SchedulerError):  # the next poll tries again
+            cancel(transport, stuck, cluster)
+    return answers
+
+
+def cancel(transport: Transport, ids: Sequence[str], cluster: str | None) -> str:
+    """scancel; what it complained about. Unknown ids are no complaint."""
+    on = ["-M", cluster] if cluster else []
+    done = transport.run(["scancel", *on, *ids], env=commands.query(), timeout=60.0)
+    return done.stderr.strip() if done.returncode != 0 else ""
+
+
+def _own(answer: Answer, one: _Known) -> Row | None:
+    row = answer.rows.get(one.id)
+    return row if row and same_job(row, one.job) else None
+
+
+def _may_have_ended(row: Row | None) -> bool:
+    return row is None or row.state == "COMPLETING" or words.state(row.state)[0].final
+
+
+def _needs_accounting(one: _Known) -> bool:
+    """Whether accounting could say more than what is known by now."""
+    if one.queue is None:
+        return one.outcome.exit_code != 0
+    ended_unexplained = words.state(one.queue.state)[0] is State.FAILED and one.queue.reason != "JobLaunchFailure"
+    return ended_unexplained and one.outcome.exit_code is None
+
+
+def _without_id(transport: Transport, one: _Known) -> Observation:
+    if transport.exists(one.job.paths.cancelled):
+        return Observation(State.CANCELLED, reason="cancelled before it was submitted")
+    text = "its submission was interrupted, and the scheduler does not show it" if one.job.intended else "not submitted"
+    return Observation(State.UNSUBMITTED, reason=text)

@@ -1,0 +1,162 @@
+"""Questions to Slurm: squeue and sacct, their text as rows, and whether there was an answer at all."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from nemo_launch.errors import Unreachable
+from nemo_launch.executors.slurm import commands
+from nemo_launch.transport import Completed, Transport
+
+#: Unit separator: no field of ours can hold it, and squeue and sacct of every version print it as it is.
+SEPARATOR = "\x1f"
+_SQUEUE = ("%i", "%T", "%r", "%V", "%S", "%e", "%N", "%o")
+_SACCT = ("JobID", "State", "Reason", "Submit", "Start", "End", "NodeList", "ExitCode", "SubmitLine")
+#: Beyond this many ids the user's whole queue is asked for instead: a command line has an end.
+_MANY = 100
+_DAY = 86400.0
+_NOBODY = re.compile(
+    r"unable to contact|socket timed out|temporarily una(?:ble|vailable)|connection (?:refused|timed out|reset)"
+    r"|connect failure|zero bytes were transmitted|transport endpoint|communication connection failure|standby"
+    r"|message receive failure|no response|network is unreachable",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One job as squeue or sacct shows it. Times are unix seconds."""
+
+    job_id: str
+    state: str
+    """Slurm's word; ``CANCELLED by 1001`` from sacct."""
+    reason: str = ""
+    submitted: float | None = None
+    started: float | None = None
+    ended: float | None = None
+    nodes: str = ""
+    command: str = ""
+    """The batch script's path (squeue) or the line that submitted it (sacct)."""
+    exit_code: int | None = None
+    signal: int | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one command said. Without an ``error`` the rows are all there is."""
+
+    rows: dict[str, Row] = field(default_factory=dict)
+    error: str = ""
+    """Why there is no answer; empty: there is one."""
+    disabled: bool = False
+    """The site keeps no accounting: nobody will ever answer."""
+
+
+def unreachable(text: str) -> bool:
+    """Whether this is how Slurm's commands say that nobody answered."""
+    return _NOBODY.search(text) is not None
+
+
+def parse_squeue(text: str) -> list[Row]:
+    """Rows of ``squeue -h -o``; other lines (``CLUSTER: name``, banners) are passed over."""
+    rows = []
+    for line in text.splitlines():
+        fields = line.strip().split(SEPARATOR, len(_SQUEUE) - 1)
+        if len(fields) == len(_SQUEUE):
+            job_id, state, reason, submitted, started, ended, nodes, command = (f.strip() for f in fields)
+            times = (_time(submitted), _time(started), _time(ended))
+            rows.append(Row(job_id, state, _none(reason), *times, _none(nodes), command))
+    return rows
+
+
+def parse_sacct(text: str) -> list[Row]:
+    """Rows of ``sacct -n -P -X``."""
+    rows = []
+    for line in text.splitlines():
+        fields = line.split(SEPARATOR)
+        if len(fields) not in (len(_SACCT), len(_SACCT) - 1):
+            continue
+        job_id, state, reason, submitted, started, ended, nodes, code = (f.strip() for f in fields[:8])
+        exit_code, _, signal = code.partition(":")
+        rows.append(
+            Row(
+                job_id,
+                state,
+                _none(reason),
+                _time(submitted),
+                _time(started),
+                _time(ended),
+                _none(nodes),
+                fields[8].strip() if len(fields) > 8 else "",
+                int(exit_code) if exit_code.isdecimal() else None,
+                int(signal) if signal.isdecimal() and int(signal) else None,
+            )
+        )
+    return rows
+
+
+class Slurm:
+    """The questions, through one transport. ``calls`` counts them."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.calls = 0
+
+    def squeue(self, ids: Sequence[str] | None, cluster: str | None = None) -> Answer:
+        """Jobs that the controller knows: those ids, or (None) all of this user's."""
+        which = ["--me"] if ids is None or len(ids) > _MANY else ["-j", ",".join(ids)]
+        argv = ["squeue", "-h", "-t", "all", *_on(cluster), "-o", SEPARATOR.join(_SQUEUE), *which]
+        done = self._ask(argv)
+        if isinstance(done, str):
+            return Answer(error=done)
+        # One id that is unknown: status 1. Several of which one is unknown: status 0. Both are answers.
+        if done.returncode != 0 and "invalid job id" not in done.stderr.lower():
+            return Answer(error=_words(done, "squeue"))
+        return Answer(_by_id(parse_squeue(done.stdout)))
+
+    def sacct(self, ids: Sequence[str] | None, since: float, cluster: str | None = None) -> Answer:
+        """Jobs that accounting knows: those ids, or (None) all of this user's; of ``since`` less a day or later."""
+        which = [] if ids is None or len(ids) > _MANY else ["-j", ",".join(ids)]
+        start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since - _DAY))
+        argv = ["sacct", "-n", "-P", "-X", f"--delimiter={SEPARATOR}", "-S", start, *_on(cluster), *which]
+        done = self._ask([*argv, "-o", ",".join(_SACCT)])
+        if not isinstance(done, str) and "invalid field" in done.stderr.lower():
+            done = self._ask([*argv, "-o", ",".join(_SACCT[:-1])])  # SubmitLine is new in 20.11
+        if isinstance(done, str):
+            return Answer(error=done)
+        if done.returncode == 0:
+            return Answer(_by_id(parse_sacct(done.stdout)))
+        disabled = "accounting storage is disabled" in done.stderr.lower()
+        return Answer(error=_words(done, "sacct"), disabled=disabled)
+
+    def _ask(self, argv: Sequence[str]) -> Completed | str:
+        self.calls += 1
+        try:
+            return self._transport.run(argv, env=commands.query(), timeout=60.0)
+        except Unreachable as error:
+            return str(error)
+
+
+def _on(cluster: str | None) -> list[str]:
+    return ["-M", cluster] if cluster else []
+
+
+def _by_id(rows: Iterable[Row]) -> dict[str, Row]:
+    """By id; of several runs of one id (requeued) the last counts, which sacct prints last."""
+    return {row.job_id: row for row in rows}
+
+
+def _words(done: Completed, command: str) -> str:
+    return done.stderr.strip() or f"{command} ended with status {done.returncode} and no message"
+
+
+def _time(text: str) -> float | None:
+    """Unix seconds; None for ``N/A``, ``Unknown``, ``None``."""
+    return float(text) if text.isdecimal() and text != "0" else None
+
+
+def _none(text: str) -> str:
+    return "" if text in ("None", "(null)", "None assigned", "N/A") else text

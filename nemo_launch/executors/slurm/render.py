@@ -1,0 +1,116 @@
+"""From a task and a config to the batch script's directives and values. Pure: the same request gives the same bytes."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+
+from nemo_launch import records, runner
+from nemo_launch.config.executor import SlurmConfig
+from nemo_launch.executors.slurm import containers
+from nemo_launch.records import TaskPaths
+from nemo_launch.task import Task
+
+#: The checkpoint request comes this long before the time limit, but never earlier than a fifth of it.
+MARGIN = 600
+#: sbatch takes no longer margin (option ``--signal``).
+_LONGEST_MARGIN = 65535
+
+
+def script(config: SlurmConfig, task: Task, paths: TaskPaths, secrets: Iterable[str], secrets_file: str = "") -> str:
+    """Text of the batch script."""
+    directives = [f"#SBATCH {_word(option)}" for option in options(config, task, paths)]
+    return runner.batch_script(directives, values(config, task, paths, secrets, secrets_file))
+
+
+def options(config: SlurmConfig, task: Task, paths: TaskPaths) -> Iterator[str]:
+    """sbatch's options, each as one word and not yet quoted."""
+    yield f"--job-name={config.job_name or task.name}"
+    # Absolute: in a relative file name Slurm would look for % in the folder's name, too.
+    escaped = records.TaskPaths(paths.dir, paths.job_dir.replace("%", "%%"))
+    yield f"--output={escaped.log('%j')}"
+    yield "--open-mode=append"
+    yield f"--chdir={paths.job_dir}"
+    yield f"--nodes={config.nodes}"
+    yield f"--ntasks-per-node={config.ntasks_per_node}"
+    named = {
+        "cpus-per-task": config.cpus_per_task,
+        "gpus-per-node": config.gpus_per_node or None,
+        "mem": config.mem,
+        "mem-per-cpu": config.mem_per_cpu,
+        "mem-per-gpu": config.mem_per_gpu,
+        "time": config.time,
+        "account": config.account,
+        "partition": config.partition,
+        "qos": config.qos,
+        "constraint": config.constraint,
+        "reservation": config.reservation,
+        "nodelist": config.nodelist,
+        "exclude": config.exclude,
+        "mail-type": config.mail_type,
+        "mail-user": config.mail_user,
+    }
+    yield from (f"--{name}={value}" for name, value in named.items() if value is not None)
+    if config.exclusive:
+        yield "--exclusive"
+    yield "--no-requeue"
+    if config.time is not None:
+        yield f"--signal=B:USR1@{margin(config)}"
+    yield f"--comment={paths.script}"
+    yield "--export=ALL"
+    yield from config.sbatch_args
+
+
+def margin(config: SlurmConfig) -> int:
+    """Seconds between the checkpoint request and the time limit."""
+    limit = config.time.seconds if config.time else 0
+    wanted = config.margin.seconds if config.margin else min(MARGIN, limit // 5)
+    return max(1, min(wanted, _LONGEST_MARGIN))
+
+
+def launcher(config: SlurmConfig, task: Task) -> str:
+    """How the processes start."""
+    if config.launcher:
+        return config.launcher
+    if task.language == "python":
+        return "torchrun"
+    return "srun" if config.nodes * config.ntasks_per_node > 1 else "none"
+
+
+def values(
+    config: SlurmConfig, task: Task, paths: TaskPaths, secrets: Iterable[str], secrets_file: str
+) -> dict[str, str | int | tuple[str, ...]]:
+    """What the skeleton needs to know (``runner.VALUES``)."""
+    contained = containers.srun_args(config, task, paths, secrets)
+    mpi = (f"--mpi={config.mpi}",) if config.mpi else ()
+    return {
+        "nl_scheduler": "slurm",
+        "nl_experiment": os.path.basename(os.path.dirname(paths.dir)),
+        "nl_task": task.name,
+        "nl_job_dir": paths.job_dir,
+        "nl_work_dir": task.work_dir or config.work_dir or os.getcwd(),
+        "nl_launcher": launcher(config, task),
+        "nl_language": task.language,
+        "nl_program": task.argv,
+        "nl_interpreter": task.interpreter,
+        "nl_python": config.python or ("python3" if config.container_image else sys.executable),
+        "nl_pythonpath": task.pythonpath,
+        "nl_nodes": config.nodes,
+        "nl_ntasks_per_node": config.ntasks_per_node,
+        "nl_cpus_per_task": config.cpus_per_task or "",
+        "nl_gpus_per_node": config.gpus_per_node or "",
+        "nl_master_port": config.master_port,
+        "nl_srun_args": (*mpi, *contained, *config.srun_args),
+        "nl_setup": config.setup or "",
+        "nl_signal": config.signal or "",
+        "nl_secrets_file": secrets_file,
+    }
+
+
+def _word(option: str) -> str:
+    """One word of a ``#SBATCH`` line. Seen: sbatch knows quotes and ``\\``, but ``\\ `` does not join words."""
+    plain = re.compile(r"[\w/.%=+:,@^-]")
+    quoted = (c if plain.match(c) else f'"{c}"' if c.isspace() else f"\\{c}" for c in option)
+    return "".join(quoted)

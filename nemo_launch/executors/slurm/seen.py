@@ -1,0 +1,63 @@
+"""What was last known of a job, kept in its folder for when the scheduler does not answer or has forgotten it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+from typing import Any
+
+from nemo_launch.errors import RecordError
+from nemo_launch.executors.base import Failure, Job, Observation, State
+from nemo_launch.executors.slurm.merge import Evidence, Seen
+
+#: An unchanged state is written again after this long, so that its age is right without a write at every question.
+_REFRESH = 60.0
+#: A final state without an exit record is kept only this long after the end: the record may still be on its way (NFS).
+_SETTLED = 60.0
+
+
+def load(job: Job) -> Seen | None:
+    """What the job's folder says; None: nothing (readable)."""
+    try:
+        with open(job.paths.seen, "rb") as file:
+            value: dict[str, Any] = json.loads(file.read())
+        fields = value["observation"]
+        failure = Failure(**fields.pop("failure")) if fields.get("failure") else None
+        observation = Observation(**{**fields, "state": State(fields["state"]), "failure": failure})
+        return Seen(observation, value["at"], value.get("gone"))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # it is a help, not a record: without it the scheduler's answer counts
+
+
+def save(evidence: Evidence, now_known: Observation) -> None:
+    """Keep what is worth keeping; a folder that cannot be written (another user's) is no error."""
+    new = _worth(evidence, now_known)
+    if new is None:
+        return
+    value = {"at": new.at, "gone": new.gone, "observation": dataclasses.asdict(new.observation)}
+    path = evidence.job.paths.seen
+    temporary = f"{path}.{os.getpid()}.tmp"
+    # Not synced to disk like records: losing it in a crash costs nothing.
+    with contextlib.suppress(OSError, RecordError):
+        with open(temporary, "w") as file:
+            json.dump(value, file)
+        os.replace(temporary, path)
+
+
+def _worth(e: Evidence, observation: Observation) -> Seen | None:
+    old = e.seen
+    if observation.age is not None:  # nobody showed it
+        if not e.controller and (old is None or old.gone is None):  # it is gone from now on
+            known = old.observation if old else dataclasses.replace(observation, age=None)
+            return Seen(known, old.at if old else (e.job.submitted or e.now), e.now)
+        return None
+    if observation.state is State.UNKNOWN:
+        return None
+    if observation.state.final:
+        ended = observation.ended or e.now
+        settled = e.outcome.exit_code is not None or observation.skipped or e.now - ended > _SETTLED
+        return Seen(observation, e.now) if settled else None
+    same = old is not None and old.gone is None and old.observation == observation
+    return None if same and old and e.now - old.at < _REFRESH else Seen(observation, e.now)

@@ -1,0 +1,133 @@
+"""sbatch: what is run, how its answer is read, and what is known when there was none."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+
+from nemo_launch.errors import SchedulerError, SchedulerRefused, Unreachable
+from nemo_launch.executors.base import Handle, Job, Ledger, Plan, Recovery
+from nemo_launch.executors.slurm import query, recovery
+from nemo_launch.transport import CommandMissing, Completed, Transport
+
+#: sbatch itself goes on trying for some minutes when the controller is busy.
+TIMEOUT = 600.0
+#: Between an error that leaves it open whether the job was accepted and the first look for it.
+_SETTLE = 1.0
+#: The request did not get through, so there can be no job.
+_NEVER_ARRIVED = re.compile(r"connect failure|connection refused|temporarily una(?:ble|vailable)", re.IGNORECASE)
+_ID = re.compile(r"([0-9]+)(?:;(\S+))?")
+
+
+def command(script: str, after: Sequence[Handle] = ()) -> tuple[str, ...]:
+    """The words that submit a script, after those jobs have succeeded.
+
+    A dependant that can never start is removed by Slurm itself and does not pend for ever.
+    """
+    if not after:
+        return ("sbatch", "--parsable", script)
+    ids = ":".join(handle.job_id for handle in after)
+    return ("sbatch", "--parsable", f"--dependency=afterok:{ids}", "--kill-on-invalid-dep=yes", script)
+
+
+def parse_id(stdout: str) -> Handle | None:
+    """``42`` or ``42;alpha``, from a line that is nothing else; the last one, because banners come before."""
+    for line in reversed(stdout.splitlines()):
+        if match := _ID.fullmatch(line.strip()):
+            return Handle(match[1], cluster=match[2])
+    return None
+
+
+def write_files(transport: Transport, plan: Plan, secrets_file: bytes | None) -> None:
+    """The job's folder: script, runner, and (only where it must be) the secrets."""
+    for name, data in plan.files.items():
+        transport.write(os.path.join(plan.paths.job_dir, name), data)
+    if secrets_file is not None:
+        transport.make_dirs(os.path.dirname(plan.paths.secrets), 0o700)
+        transport.write(plan.paths.secrets, secrets_file, 0o600)
+    transport.write(plan.paths.script, plan.script.encode("utf-8", "surrogateescape"))
+
+
+def submit(transport: Transport, plan: Plan, env: Mapping[str, str], after: Sequence[Handle], ledger: Ledger) -> Handle:
+    """Run sbatch for one plan, whose intent is recorded; the id is recorded before this returns.
+
+    Raises:
+        SchedulerRefused: it said no; the intent is void.
+        Unreachable: it did not answer. Where it is unknown whether there is a job, the intent stays and ``recover``
+            finds out.
+    """
+    argv = command(plan.paths.script, after)
+    began = time.time()
+    try:
+        done = transport.run(argv, env=env, timeout=TIMEOUT)
+    except CommandMissing as error:
+        ledger.refused(plan, str(error))
+        raise
+    except Unreachable as error:
+        return _unclear(transport, plan, began, ledger, str(error))
+    handle = parse_id(done.stdout) if done.returncode == 0 else None
+    if handle:
+        ledger.submitted(plan, handle)
+        return handle
+    if done.returncode == 0:
+        text = f"sbatch ended well but gave no job id. It said: {_streams(done)}"
+        return _unclear(transport, plan, began, ledger, text, SchedulerRefused)
+    if done.returncode > 0 and _NEVER_ARRIVED.search(done.stderr):
+        ledger.refused(plan, done.stderr.strip())
+        raise Unreachable(f"{plan.task.name} was not submitted: {_words(done)} Try again later.")
+    if done.returncode < 0 or query.unreachable(done.stderr):
+        return _unclear(transport, plan, began, ledger, f"sbatch had no answer: {_streams(done)}")
+    ledger.refused(plan, done.stderr.strip())
+    raise SchedulerRefused(f"sbatch refused {plan.task.name}: {_words(done)}{_remedy(transport, plan, done)}")
+
+
+def _unclear(
+    transport: Transport,
+    plan: Plan,
+    began: float,
+    ledger: Ledger,
+    text: str,
+    error: type[SchedulerError] = Unreachable,
+) -> Handle:
+    """The job may exist: look for it by its script before saying anything."""
+    time.sleep(_SETTLE)
+    job = Job(plan.task.name, plan.paths, intended=began)
+    answer = recovery.recover(transport, [job])[job.key]
+    if isinstance(answer, Handle):
+        ledger.submitted(plan, answer)
+        return answer
+    if answer is Recovery.GONE:
+        ledger.refused(plan, text)
+        raise error(f"{plan.task.name} was not submitted: {text}")
+    raise error(
+        f"whether {plan.task.name} was submitted cannot be said yet: {text} Nothing is lost: status finds the job by "
+        "its script once the scheduler answers, and the same launch again does not double it."
+    )
+
+
+def _remedy(transport: Transport, plan: Plan, done: Completed) -> str:
+    """What to do about a refusal, where more is known than Slurm says."""
+    said = done.stderr.lower()
+    if "invalid partition" in said:
+        from nemo_launch.executors.slurm import check
+
+        found = check.partitions(transport)
+        return f" The partitions are: {check.listed(found)}." if found else ""
+    if "invalid account" in said:
+        return " sacctmgr show associations user=$USER shows the accounts that you may use; set account."
+    if "time limit" in said:
+        return " Set time to less than the partition's limit, which sinfo shows."
+    return ""
+
+
+def _words(done: Completed) -> str:
+    """Slurm's own words as one sentence."""
+    lines = [line.removeprefix("sbatch: ").removeprefix("error: ").strip() for line in done.stderr.splitlines()]
+    text = "; ".join(line for line in lines if line) or f"status {done.returncode} and no message"
+    return text if text.endswith(".") else f"{text}."
+
+
+def _streams(done: Completed) -> str:
+    return f"stdout {done.stdout!r}, stderr {done.stderr!r} (status {done.returncode})."

@@ -1,0 +1,107 @@
+"""Slurm's words in plain ones: job states and the reasons why a job waits or ended. Tables, nothing else."""
+
+from __future__ import annotations
+
+from nemo_launch.executors.base import State
+
+#: State -> ours, and what there is to say about it. A word that is not here is UNKNOWN, never an exception.
+STATES: dict[str, tuple[State, str]] = {
+    "PENDING": (State.PENDING, ""),
+    "CONFIGURING": (State.PENDING, "its nodes are being made ready"),
+    "POWER_UP_NODE": (State.PENDING, "its nodes are being started"),
+    "REQUEUED": (State.PENDING, "put back into the queue"),
+    "REQUEUE_FED": (State.PENDING, "put back into the queue"),
+    "REQUEUE_HOLD": (State.PENDING, "put back into the queue and held; scontrol release lets it go on"),
+    "SPECIAL_EXIT": (State.PENDING, "put back into the queue and held; scontrol release lets it go on"),
+    "RESV_DEL_HOLD": (State.PENDING, "held because its reservation was deleted"),
+    "RUNNING": (State.RUNNING, ""),
+    "COMPLETING": (State.RUNNING, "ending"),
+    "SIGNALING": (State.RUNNING, "being signalled"),
+    "STAGE_OUT": (State.RUNNING, "its data is being copied out"),
+    "RESIZING": (State.RUNNING, "changing its size"),
+    "SUSPENDED": (State.RUNNING, "suspended by the scheduler; it goes on later"),
+    "STOPPED": (State.RUNNING, "stopped by a signal, its nodes are kept"),
+    "COMPLETED": (State.SUCCEEDED, ""),
+    "CANCELLED": (State.CANCELLED, "cancelled"),
+    "FAILED": (State.FAILED, ""),
+    "TIMEOUT": (State.FAILED, "reached its time limit"),
+    "DEADLINE": (State.FAILED, "could not end before its deadline"),
+    "NODE_FAIL": (State.FAILED, "a node failed"),
+    "BOOT_FAIL": (State.FAILED, "a node did not start"),
+    "OUT_OF_MEMORY": (State.FAILED, "ran out of memory: ask for more (mem)"),
+    "PREEMPTED": (State.FAILED, "preempted by another job; launch it again to go on from its last checkpoint"),
+    "LAUNCH_FAILED": (State.FAILED, "the scheduler could not start it on its nodes"),
+    "RECONFIG_FAIL": (State.FAILED, "the scheduler could not set up its nodes"),
+    "REVOKED": (State.UNKNOWN, "another cluster of the federation took it"),
+}
+
+#: Why a job waits; the longest key that the reason begins with counts.
+REASONS: dict[str, str] = {
+    "None": "",
+    "Resources": "waits for free resources",
+    "Priority": "jobs of higher priority are before it",
+    "Dependency": "waits for the tasks that it depends on",
+    "DependencyNeverSatisfied": "a task that it depends on did not succeed",
+    "BeginTime": "waits for its start time",
+    "JobHeldUser": "held by its user; scontrol release lets it go on",
+    "JobHeldAdmin": "held by an administrator; ask the site",
+    "JobHoldMaxRequeue": "held after too many restarts; scontrol release lets it go on",
+    "PartitionDown": "its partition is down",
+    "PartitionInactive": "its partition is inactive",
+    "PartitionNodeLimit": "asks for more nodes than its partition allows",
+    "PartitionTimeLimit": "asks for more time than its partition allows",
+    "PartitionConfig": "asks for more than its partition has",
+    "QOS": "a limit of its QOS is reached",
+    "InvalidQOS": "its QOS does not exist or may not be used",
+    "InvalidAccount": "its account does not exist or may not be used",
+    "AccountNotAllowed": "its account may not use this partition",
+    "QOSNotAllowed": "its QOS may not be used in this partition",
+    "Assoc": "a limit of its account is reached",
+    "AssociationJobLimit": "its account has reached its number of jobs",
+    "AssociationResourceLimit": "its account has reached a limit of resources",
+    "AssociationTimeLimit": "its account has used up its time",
+    "Max": "a limit of its account is reached",
+    "ReqNodeNotAvail": "a node that it needs is down, drained or reserved",
+    "NodeDown": "a node that it needs is down",
+    "BadConstraints": "no node can give what it asks for",
+    "Licenses": "waits for licences",
+    "Reservation": "waits for its reservation",
+    "ReservationDeleted": "its reservation was deleted",
+    "FrontEndDown": "the machine that starts jobs is down",
+    "Prolog": "its nodes are being made ready",
+    "Cleaning": "its last run is still being cleaned up",
+    "Nodes_required_for_job": "nodes that it needs are down, drained or reserved for others",
+    "burst_buffer": "waits for its burst buffer",
+    "launch_failed_requeued_held": "could not be started, and is held; scontrol release lets it go on",
+    "job_requeued_in_held_state": "put back into the queue and held; scontrol release lets it go on",
+    "NonZeroExitCode": "",
+    "JobLaunchFailure": (
+        "the scheduler could not start its script. Mostly this is because the nodes do not see the experiment "
+        "directory: set job_dir to a folder that they share with this machine"
+    ),
+    "OutOfMemory": "ran out of memory: ask for more (mem)",
+    "TimeLimit": "reached its time limit",
+    "InactiveLimit": "was inactive for too long",
+}
+
+#: The words of a pending job that will never start.
+NEVER = "DependencyNeverSatisfied"
+
+
+def state(word: str) -> tuple[State, str]:
+    """Slurm's state (``CANCELLED by 1001``, ``COMPLETED+`` …) as ours, with what there is to say about it."""
+    first = word.split()[0].rstrip("+") if word.split() else ""
+    unknown = f"Slurm says {word or 'nothing'}, which this version does not know"
+    found, text = STATES.get(first, (State.UNKNOWN, unknown))
+    if first == "CANCELLED" and " by " in word:
+        text = f"cancelled by user {word.rpartition(' by ')[2]}"
+    return found, text
+
+
+def reason(word: str) -> str:
+    """A reason code in plain words, with the code itself where it says more."""
+    for key in sorted(REASONS, key=len, reverse=True):
+        if word.startswith(key):
+            text = REASONS[key]
+            return f"{text} ({word})" if text and word != key else text
+    return word
