@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -86,20 +86,20 @@ class Lab:
 
     @contextmanager
     def in_use(self) -> Iterator[Lab]:
-        """The running cluster. Stopped at the end if this started it and no other test session uses it."""
+        """The running cluster. Where a test session started it, the last session that uses it stops it."""
+        ours = self.directory / "started-by-tests"
         with self.directory.with_name(f"{self.directory.name}.users").open("w") as users:
             fcntl.flock(users, fcntl.LOCK_SH)
-            started = self.start()
+            if self.start():
+                ours.touch()
             try:
                 yield self
             finally:
-                if started:
-                    try:
-                        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    except BlockingIOError:
-                        pass
-                    else:
+                with suppress(BlockingIOError):  # others use it
+                    fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    if ours.exists():
                         self.stop()
+                        ours.unlink()
 
     @property
     def prefix(self) -> list[str]:
