@@ -367,7 +367,12 @@ def test_a_folder_with_too_many_files_is_refused_before_all_are_looked_at(
         write(tmp_path / "w" / f"{number:02}" / "f")
     looked = []
     real = os.scandir
-    monkeypatch.setattr(os, "scandir", lambda path: (looked.append(path), real(path))[1])
+
+    def scandir(path: str) -> object:
+        looked.append(path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
     with pytest.raises(packaging.TooMuch) as caught:
         packaging.collect(str(tmp_path / "w"))
     assert len(looked) < 25

@@ -90,6 +90,9 @@ def _line(text: str, position: int) -> int:
 
 
 def _where(content: str, first: int, key: str) -> int:
-    match = re.search(rf"(?m)^[^\n#]*{re.escape(key)}[^\n]*$", content[content.find("nemo-launch") :])
-    offset = content.find("nemo-launch") + (match.start() if match else 0)
-    return first + _line(content, offset) - 1
+    """Line of the file where a key of our table is set."""
+    start = content.find("nemo-launch")
+    match = re.compile(rf"(?m)^[^\n#=]*(?<![\w-]){re.escape(key)}(?![\w-])").search(
+        content, content.rfind("\n", 0, start) + 1
+    )
+    return first + content.count("\n", 0, match.start() if match else start)
