@@ -191,8 +191,11 @@ def unwritable(path: str, error: OSError) -> RecordError:
     )
 
 
-def write_bytes(path: str, data: bytes, mode: int = 0o644) -> None:
-    """Write a file whole or not at all: temporary file in the same folder, fsync, rename."""
+def write_bytes(path: str, data: bytes, mode: int = 0o644, sync: bool = True) -> None:
+    """Write a file whole or not at all: temporary file in the same folder, fsync, rename.
+
+    Without ``sync`` a crash of the machine may lose it: for what can be made again, or is read at once.
+    """
     temporary = f"{path}.{os.getpid()}.tmp"
     try:
         try:
@@ -200,7 +203,8 @@ def write_bytes(path: str, data: bytes, mode: int = 0o644) -> None:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
                 file.flush()
-                os.fsync(file.fileno())
+                if sync:
+                    os.fsync(file.fileno())
             os.replace(temporary, path)
         except BaseException:
             with contextlib.suppress(OSError):

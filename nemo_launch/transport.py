@@ -59,8 +59,8 @@ class Transport(Protocol):
     def exists(self, path: str) -> bool:
         """Whether something is there."""
 
-    def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
-        """Write a file atomically, folders made as needed."""
+    def write(self, path: str, data: bytes, mode: int = 0o644, sync: bool = True) -> None:
+        """Write a file atomically, folders made as needed; ``sync``: it survives a crash of the machine."""
 
     def make_dirs(self, path: str, mode: int = 0o755) -> None:
         """Make a folder and its parents."""
@@ -147,10 +147,10 @@ class LocalTransport:
         """See ``Transport.exists``."""
         return os.path.lexists(path)
 
-    def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
+    def write(self, path: str, data: bytes, mode: int = 0o644, sync: bool = True) -> None:
         """See ``Transport.write``."""
         self.make_dirs(os.path.dirname(path))
-        records.write_bytes(path, data, mode)
+        records.write_bytes(path, data, mode, sync)
 
     def make_dirs(self, path: str, mode: int = 0o755) -> None:
         """See ``Transport.make_dirs``."""

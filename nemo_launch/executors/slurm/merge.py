@@ -166,7 +166,8 @@ def _observation(e: Evidence, row: Row | None, state: State, reason: str, code: 
     outcome = e.outcome
     started = outcome.started if outcome.started is not None else (row.started if row else None)
     ended = outcome.ended if outcome.ended is not None else (row.ended if row else None)
-    if state in (State.PENDING, State.SUBMITTED):
+    never_ran = state in (State.PENDING, State.SUBMITTED) or (state is State.CANCELLED and row and not row.nodes)
+    if never_ran and outcome.started is None:
         started = None
     return Observation(
         state,

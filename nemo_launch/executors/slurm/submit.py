@@ -41,13 +41,16 @@ def parse_id(stdout: str) -> Handle | None:
 
 
 def write_files(transport: Transport, plan: Plan, secrets_file: bytes | None) -> None:
-    """The job's folder: script, runner, and (only where it must be) the secrets."""
+    """The job's folder: script, runner, and (only where it must be) the secrets.
+
+    Nothing of it is the record of a job, and sbatch reads the script at once: not worth a flush to disk for each file.
+    """
     for name, data in plan.files.items():
-        transport.write(os.path.join(plan.paths.job_dir, name), data)
+        transport.write(os.path.join(plan.paths.job_dir, name), data, sync=False)
     if secrets_file is not None:
         transport.make_dirs(os.path.dirname(plan.paths.secrets), 0o700)
         transport.write(plan.paths.secrets, secrets_file, 0o600)
-    transport.write(plan.paths.script, plan.script.encode("utf-8", "surrogateescape"))
+    transport.write(plan.paths.script, plan.script.encode("utf-8", "surrogateescape"), sync=False)
 
 
 def submit(transport: Transport, plan: Plan, env: Mapping[str, str], after: Sequence[Handle], ledger: Ledger) -> Handle:
