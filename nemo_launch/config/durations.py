@@ -38,7 +38,7 @@ class Duration:
             # YAML 1.1 reads an unquoted 12:00:00 as the integer 43200, which would be 43200 minutes here.
             raise ValueError(
                 f"{value} is a bare number, which YAML also makes of times such as 12:00:00: "
-                f'quote it, as in "{_guess(value)}"'
+                f"quote it, as in {_guess(value)}"
             )
         if not isinstance(value, str):
             raise ValueError(f"{value!r} is not a duration; valid forms: {_FORMS}")
@@ -59,10 +59,12 @@ class Duration:
 
 
 def _guess(number: int) -> str:
-    """What was probably typed: YAML 1.1 counts ``a:b:c`` in base 60, and nobody asks for a week in minutes."""
+    """What was probably typed: YAML 1.1 counts ``a:b:c`` in base 60."""
     minutes, seconds = divmod(number, 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if number >= 3600 else str(number)
+    if hours:
+        return f'"{hours}:{minutes:02d}:{seconds:02d}"'
+    return f'"{minutes}:{seconds:02d}" or "{number}"' if minutes else f'"{number}"'
 
 
 def _seconds(text: str) -> int:

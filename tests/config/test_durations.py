@@ -40,9 +40,11 @@ def test_anything_else_is_refused_and_the_forms_are_named(text: str) -> None:
         Duration.parse(text)
 
 
-@pytest.mark.parametrize(("number", "guess"), [(43200, "12:00:00"), (5400, "1:30:00"), (10, "10")])
+@pytest.mark.parametrize(
+    ("number", "guess"), [(43200, '"12:00:00"'), (5400, '"1:30:00"'), (240, '"4:00" or "240"'), (10, '"10"')]
+)
 def test_a_bare_number_of_yaml_is_refused_with_what_was_probably_typed(number: int, guess: str) -> None:
-    with pytest.raises(ValueError, match=f'quote it, as in "{guess}"'):
+    with pytest.raises(ValueError, match=f"quote it, as in {guess}"):
         Duration.parse(number)
 
 
