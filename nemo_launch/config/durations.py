@@ -34,7 +34,7 @@ class Duration:
             if seconds <= 0 or seconds != int(seconds):
                 raise ValueError(f"{value!r} is not a positive whole number of seconds")
             return cls(int(seconds))
-        if isinstance(value, int) and not isinstance(value, bool):
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             # YAML 1.1 reads an unquoted 12:00:00 as the integer 43200, which would be 43200 minutes here.
             raise ValueError(
                 f"{value} is a bare number, which YAML also makes of times such as 12:00:00: "

@@ -48,7 +48,9 @@ def test_a_bare_number_of_yaml_is_refused_with_what_was_probably_typed(number: i
         Duration.parse(number)
 
 
-@pytest.mark.parametrize("value", [None, True, 1.5, [], timedelta(0), timedelta(seconds=-1), timedelta(seconds=1.5)])
+@pytest.mark.parametrize(
+    "value", [None, True, 0, -5, 1.5, [], timedelta(0), timedelta(seconds=-1), timedelta(seconds=1.5)]
+)
 def test_no_other_type_is_a_duration(value: object) -> None:
     with pytest.raises(ValueError):
         Duration.parse(value)
