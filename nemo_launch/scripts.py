@@ -199,7 +199,7 @@ def place(path: str, config: ExecutorConfig, work_dir: str, leave_out: Sequence[
         return Place(relative, (own, work_dir), ())
     try:
         code = packaging.collect(own, leave_out, (relative,))
-    except packaging.TooMuch as error:
+    except InputError as error:  # too much in it, or it may not be listed
         note = f"{path} travels without its neighbours, because {error.problems[0].what}"
         code = replace(packaging.alone(path), notes=(note,))
         relative = os.path.basename(path)

@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -307,6 +308,16 @@ def test_includes_that_cannot_be_are_all_named(repo: Path) -> None:
     assert "nope.bin" in str(caught.value) and "outside" in str(caught.value)
 
 
+def test_an_include_behind_a_link(repo: Path, tmp_path: Path) -> None:
+    write(repo / "out" / "w.bin", "weights")
+    write(tmp_path / "far" / "w.bin")
+    (repo / "near").symlink_to("out")
+    (repo / "far").symlink_to("../far")
+    assert "out/w.bin" in names(packaging.collect(str(repo), (), ["near/w.bin"]))
+    with pytest.raises(InputError, match="outside"):
+        packaging.collect(str(repo), (), ["far/w.bin"])
+
+
 def test_committed_files_in_a_folder_that_is_left_out_are_named(repo: Path) -> None:
     write(repo / "data" / "loader.py")
     git(repo, "add", ".")
@@ -403,7 +414,7 @@ def test_committed_files_have_no_limit_but_untracked_ones_do(repo: Path, monkeyp
 @pytest.mark.parametrize("bad", ["new\nline", "missing", "file"])
 def test_a_root_that_cannot_be_is_refused(tmp_path: Path, bad: str) -> None:
     write(tmp_path / "file")
-    with pytest.raises(InputError, match="work dir"):
+    with pytest.raises(InputError, match="work_dir"):
         packaging.collect(str(tmp_path / bad))
 
 
@@ -542,6 +553,15 @@ def test_a_launcher_killed_while_storing_leaves_no_half_snapshot(repo: Path, tmp
     assert code.digest not in os.listdir(tmp_path / "s")
     packaging.store(code, str(tmp_path / "s"))
     assert set(contents(tmp_path / "s" / code.digest)) == names(code)
+
+
+def test_what_killed_launchers_left_long_ago_is_swept_up(repo: Path, tmp_path: Path) -> None:
+    for name, age in (("old", 90_000), ("young", 10)):
+        folder = tmp_path / "s" / f".{name}.tmp"
+        write(folder / "f")
+        os.utime(folder, (time.time() - age, time.time() - age))
+    packaging.store(packaging.collect(str(repo)), str(tmp_path / "s"))
+    assert sorted(os.listdir(tmp_path / "s"))[0] == ".young.tmp"
 
 
 @pytest.fixture

@@ -105,11 +105,13 @@ class Listing:
         """Bring back what a rule leaves out: files or whole folders, relative to the root."""
         problems = []
         for path in paths:
-            relative = os.path.relpath(os.path.join(self.root, path), self.root)
-            full = os.path.join(self.root, relative)
+            full = os.path.normpath(os.path.join(self.root, path))
+            if full != self.root:  # the folder may be spelled through links
+                full = os.path.join(os.path.realpath(os.path.dirname(full)), os.path.basename(full))
+            relative = "." if full == self.root else os.path.relpath(full, self.real)
             if relative == ".." or relative.startswith("../"):
-                fix = "Name a path inside it, or mount the other place."
-                problems.append(Problem(f"{path!r} is outside {self.root}", "include", fix))
+                fix = "Name a path that lies in it, or mount the other place."
+                problems.append(Problem(f"{path!r} is, or leads, outside {self.root}", "include", fix))
             elif not os.path.lexists(full):
                 problems.append(Problem(f"{path!r} is not there (looked for {full})", "include"))
             elif os.path.isdir(full) and not os.path.islink(full):
@@ -184,7 +186,7 @@ class Listing:
         if self._entries > MAX_FILES or self._bytes > MAX_BYTES:
             much = f"more than {MAX_FILES:,} files" if self._entries > MAX_FILES else f"over {_size(MAX_BYTES)}"
             kind = " that are not committed" if git.top_of(self.root) else ""
-            raise TooMuch(Problem(f"{self.root} holds {much}{kind}, too much to copy for a run", "work dir", _WAYS_OUT))
+            raise TooMuch(Problem(f"{self.root} holds {much}{kind}, too much to copy for a run", "work_dir", _WAYS_OUT))
 
     def _walk(self, start: str, everything: bool = False) -> None:
         folders = [start]

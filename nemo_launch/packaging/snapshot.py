@@ -9,6 +9,7 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -19,6 +20,8 @@ from nemo_launch.task import Code, Task
 
 _CHUNK = 2**20
 _LINK = "120000"
+_UNFINISHED = ".tmp"
+_ABANDONED = 24 * 3600.0
 
 
 def collect(root: str, leave_out: Sequence[str] = (), include: Sequence[str] = ()) -> Code:
@@ -35,11 +38,11 @@ def collect(root: str, leave_out: Sequence[str] = (), include: Sequence[str] = (
         InputError: no such folder, too much in it, or an ``include`` that is not there.
     """
     if "\n" in root:
-        raise InputError(Problem(f"{root!r} has a newline in it", "work dir", "Choose another directory."))
+        raise InputError(Problem(f"{root!r} has a newline in it", "work_dir", "Choose another directory."))
     try:
         os.scandir(root).close()
     except OSError as error:
-        raise InputError(Problem(f"cannot read {root}: {error.strerror}", "work dir")) from error
+        raise InputError(Problem(f"cannot read {root}: {error.strerror}", "work_dir")) from error
     listing = Listing(root, leave_out)
     listing.take()
     listing.include(include)
@@ -104,7 +107,8 @@ def store(code: Code, snapshots: str) -> Code:
     temporary = ""
     try:
         os.makedirs(snapshots, exist_ok=True)
-        temporary = tempfile.mkdtemp(prefix=f".{code.digest[:12]}-", suffix=".tmp", dir=snapshots)
+        _sweep(snapshots)
+        temporary = tempfile.mkdtemp(prefix=f".{code.digest[:12]}-", suffix=_UNFINISHED, dir=snapshots)
         copied = _copy(code, temporary)
         _publish(code, temporary, os.path.join(snapshots, copied.digest))
         return copied
@@ -259,10 +263,19 @@ def _publish(code: Code, temporary: str, final: str) -> None:
         os.chmod(folder, mode & 0o555 | 0o500)
     try:
         os.rename(temporary, final)
-    except OSError as error:
-        # Another launcher stored the same code first.
-        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+    except OSError:
+        if not os.path.isdir(final):  # else another launcher stored the same code first
             raise
+
+
+def _sweep(snapshots: str) -> None:
+    """Remove what launchers that were killed a day ago or earlier had begun."""
+    with os.scandir(snapshots) as entries:
+        for entry in entries:
+            if entry.name.startswith(".") and entry.name.endswith(_UNFINISHED):
+                with contextlib.suppress(OSError):
+                    if time.time() - entry.stat().st_mtime > _ABANDONED:
+                        _remove(entry.path)
 
 
 def _remove(temporary: str) -> None:
