@@ -301,18 +301,8 @@ class Experiment:
         return Site(config, work_dir, records.snapshots(base), tuple(p for p in leave_out if p != work_dir))
 
     def _stored(self, tasks: list[tuple[Task, Executor]]) -> list[tuple[Task, Executor]]:
-        """Write the snapshots; a tree that was edited meanwhile is taken as it is now."""
-        for _ in range(3):
-            same = True
-            for task, executor in tasks:
-                for code in task.code:
-                    same &= packaging.store(code, self._site(executor).snapshots).digest == code.digest
-            if same:
-                return tasks
-            tasks = self._lowered()
-        raise InputError(
-            Problem("files keep changing while the snapshot is taken", "work dir", "Try again, or --no-snapshot.")
-        )
+        """Write the snapshots; a file that was edited meanwhile is taken as it was copied, and the task follows."""
+        return [(packaging.stored(task, self._site(executor).snapshots), executor) for task, executor in tasks]
 
 
 def observe_all(experiments: Sequence[Experiment]) -> dict[str, list[TaskStatus]]:
