@@ -42,7 +42,8 @@ def cancel(
         if clock() - said >= _AGAIN:
             trouble, said = _scancel(transport, left), clock()
         result.update(poll.poll(transport, left))
-        left = [job for job in left if not result[job.key].state.final]
+        # One that may still be on its way to the scheduler is not cancelled for sure before that is known.
+        left = [job for job in left if not (result[job.key].state.final and (job.handle or job.intended is None))]
         if not left:
             break
         if clock() >= deadline:

@@ -154,5 +154,3 @@ def _pyxis(transport: Transport) -> Iterator[Problem]:
     if "--container-image" not in done.stdout + done.stderr:
         fix = "Leave the image out, or ask the site for pyxis."
         yield Problem("this site has no pyxis, so srun cannot start containers", "container_image", fix)
-
-

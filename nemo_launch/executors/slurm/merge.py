@@ -49,10 +49,12 @@ class Evidence:
 
 
 def same_job(row: Row, job: Job) -> bool:
-    """Whether this row is that job: ids restart when a controller is set up anew, the script's path does not."""
-    # squeue shows the script, sacct the line that submitted it.
-    if row.command and row.command != job.paths.script and not row.command.endswith(f" {job.paths.script}"):
-        return False
+    """Whether this row is that job: ids restart when a controller is set up anew, the script's path does not.
+
+    The path alone is sure, also where the clocks of launcher and controller differ; without it the time must do.
+    """
+    if row.command:  # squeue shows the script, sacct the line that submitted it
+        return row.command == job.paths.script or row.command.endswith(f" {job.paths.script}")
     return not (job.intended and row.submitted and row.submitted < job.intended - SKEW)
 
 
@@ -90,11 +92,19 @@ def _recorded(e: Evidence, row: Row | None) -> Observation:
     reason = e.outcome.reason
     if code == 0:  # whatever happened to the job afterwards, the work was done
         return _observation(e, row, State.SUCCEEDED, "", code)
-    if said[0] is State.CANCELLED or (e.cancelled and said[0] is not State.FAILED):
+    if said[0] is State.CANCELLED or (said[0] is not State.FAILED and _was_cancelled(e.outcome, e.cancelled)):
         return _observation(e, row, State.CANCELLED, reason or said[1] or "cancelled", code)
     if said[0] is State.FAILED:
         reason = said[1] or reason
+    if not reason and e.outcome.cause == "signal":
+        reason = f"ended by {e.outcome.signal}"
     return _observation(e, row, State.FAILED, reason or ("" if e.outcome.failure else f"exit code {code}"), code)
+
+
+def _was_cancelled(outcome: Outcome, marked: bool) -> bool:
+    """Without the scheduler's word: a job that failed by itself before the cancellation keeps its failure."""
+    signalled = outcome.cause == "signal" or (outcome.exit_code or 0) > 128
+    return outcome.cause == "cancelled" or (marked and signalled)
 
 
 def _shown(e: Evidence, row: Row) -> Observation:

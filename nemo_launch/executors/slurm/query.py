@@ -68,7 +68,7 @@ def parse_squeue(text: str) -> list[Row]:
         if len(fields) == len(_SQUEUE):
             job_id, state, reason, submitted, started, ended, nodes, command = (f.strip() for f in fields)
             times = (_time(submitted), _time(started), _time(ended))
-            rows.append(Row(job_id, state, _none(reason), *times, _none(nodes), command))
+            rows.append(Row(job_id, state, _none(reason), *times, _none(nodes), _none(command)))
     return rows
 
 

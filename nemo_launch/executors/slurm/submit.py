@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from nemo_launch.errors import SchedulerError, SchedulerRefused, Unreachable
 from nemo_launch.executors.base import Handle, Job, Ledger, Plan, Recovery
-from nemo_launch.executors.slurm import query, recovery
+from nemo_launch.executors.slurm import commands, query, recovery
 from nemo_launch.transport import CommandMissing, Completed, Transport
 
 #: sbatch itself goes on trying for some minutes when the controller is busy.
@@ -64,7 +64,7 @@ def submit(transport: Transport, plan: Plan, env: Mapping[str, str], after: Sequ
     argv = command(plan.paths.script, after)
     began = time.time()
     try:
-        done = transport.run(argv, env=env, timeout=TIMEOUT)
+        done = transport.run((_program(transport, env), *argv[1:]), env=env, timeout=TIMEOUT)
     except CommandMissing as error:
         ledger.refused(plan, str(error))
         raise
@@ -84,6 +84,15 @@ def submit(transport: Transport, plan: Plan, env: Mapping[str, str], after: Sequ
         return _unclear(transport, plan, began, ledger, f"sbatch had no answer: {_streams(done)}")
     ledger.refused(plan, done.stderr.strip())
     raise SchedulerRefused(f"sbatch refused {plan.task.name}: {_words(done)}{_remedy(transport, plan, done)}")
+
+
+def _program(transport: Transport, env: Mapping[str, str]) -> str:
+    """sbatch is found on the launcher's PATH, although the job may get another."""
+    own = commands.query()
+    if env.get("PATH") == own.get("PATH"):
+        return "sbatch"
+    done = transport.run(["sh", "-c", "command -v sbatch"], env=own)
+    return done.stdout.strip() or "sbatch"
 
 
 def _unclear(
