@@ -22,15 +22,19 @@ def run(prog: str, argv: list[str]) -> int:
         output.say(f"nemo_launch {nemo_launch.__version__}\n")
         return 0
     from nemo_launch.cli.request import build
+    from nemo_launch.errors import InputError
     from nemo_launch.views import errors
 
     asked = build(prog, flags, words, unknown)
     for text in asked.notes:
         output.tell(errors.note(prog, text))
-    if flags.dry_run:
-        return _dry_run(asked, flags)
     experiment = asked.experiment
-    experiment.launch(again=flags.again)
+    try:
+        if flags.dry_run:
+            return _dry_run(asked, flags)
+        experiment.launch(again=flags.again)
+    except InputError as error:
+        raise asked.named(error) from None
     if experiment.adopted:
         text = f"this launch was interrupted before; going on with {experiment.id}. --again starts another"
         output.tell(errors.note(prog, text))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 from nemo_launch import environment
@@ -29,7 +31,13 @@ class Request(NamedTuple):
     executor: Executor
     mode: str
     """``follow``, ``wait`` or ``detach``."""
+    place: Callable[[str], str]
+    """Where the user gave a field."""
     notes: tuple[str, ...] = ()
+
+    def named(self, error: InputError) -> InputError:
+        """The same error in the words of the command line: flags for fields."""
+        return InputError([problem._replace(where=self.place(problem.where)) for problem in error.problems])
 
 
 def build(prog: str, flags: argparse.Namespace, words: list[str], unknown: list[str]) -> Request:
@@ -58,21 +66,32 @@ def build(prog: str, flags: argparse.Namespace, words: list[str], unknown: list[
         _default_partition(merged)
     config, more = check(CONFIGS[kind], merged.values, merged.place, from_text=set(values))
     problems += more
+    config = _with_tokens(config)
 
     executor = _executor(kind, config)
     title = flags.experiment_name or (script.name if script else "")
     experiment = Experiment(title, executor)
     if script:
         experiment.add(script, name=title)
+    mode = next((mode for mode in ("follow", "wait", "detach") if getattr(flags, mode)), "")
+    mode = mode or ("follow" if kind == "local" else "detach")
+    request = Request(experiment, executor, mode, lambda where: _place(merged, where), tuple(notes))
     if problems:
         if script:
             try:
                 experiment.plan()
             except InputError as error:
-                problems += error.problems
+                problems += request.named(error).problems
         raise InputError(dict.fromkeys(problems))
-    mode = next((mode for mode in ("follow", "wait", "detach") if getattr(flags, mode)), "")
-    return Request(experiment, executor, mode or ("follow" if kind == "local" else "detach"), tuple(notes))
+    return request
+
+
+def _place(merged: Merged, where: str) -> str:
+    if where == "script":
+        return "-s/--script"
+    if where in merged.origin:
+        return merged.place(where)
+    return BY_FIELD[where].shown if where in BY_FIELD else where
 
 
 def _unknown(prog: str, word: str) -> Problem:
@@ -214,6 +233,13 @@ def _default_partition(merged: Merged) -> None:
     if "partition" not in merged.values and (in_job or not os.environ.get("SBATCH_PARTITION")):
         merged.values["partition"] = DEFAULT_PARTITION
         merged.origin["partition"] = "-p/--partition (run.py's default)"
+
+
+def _with_tokens(config: ExecutorConfig) -> ExecutorConfig:
+    """Tokens that are set here reach the job without being asked for."""
+    asked = {*config.secrets, *config.env_vars}
+    tokens = [name for name in environment.TOKENS if os.environ.get(name) and name not in asked]
+    return replace(config, secrets=(*config.secrets, *tokens)) if tokens else config
 
 
 def _executor(kind: str, config: object) -> Executor:

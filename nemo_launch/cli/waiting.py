@@ -60,8 +60,11 @@ def failures(statuses: Sequence[TaskStatus]) -> Iterator[str]:
         seen = status.observation
         if seen.state == "SUCCEEDED":
             continue
-        why = f"exit code {seen.exit_code}" if seen.exit_code is not None else seen.reason
-        yield f"{status.name} {str(seen.state).lower()}" + (f": {why}" if why else "")
+        if seen.state == "CANCELLED":
+            yield f"{status.name} was " + (f"skipped: {seen.reason}" if seen.skipped else "cancelled")
+        else:
+            why = f"exit code {seen.exit_code}" if seen.exit_code is not None else seen.reason
+            yield f"{status.name} is {seen.state}" + (f": {why}" if why else "")
 
 
 @contextlib.contextmanager

@@ -50,7 +50,7 @@ def _further(experiment_id: str, status: TaskStatus, program: str) -> Iterator[s
         yield f"- Exit code: {seen.exit_code}"
     if seen.skipped:
         yield f"- Skipped: {_line(seen.reason) or 'a task that it depends on did not succeed'}"
-    elif seen.reason:
+    elif seen.reason and seen.reason != str(seen.failure):
         yield f"- Reason: {_line(seen.reason)}"
     if seen.failure:
         yield f"- First failure: {_line(str(seen.failure))}"

@@ -1,0 +1,127 @@
+"""Whatever is wrong with a request: one clear paragraph for each problem, and nothing is created."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cli, Done
+
+Refused = Callable[..., Done]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], ["-s/--script", "there is no script to run"]),
+        (["a.sh"], ["Did you mean run.py -s a.sh?"]),
+        (["stauts"], ["there is no command 'stauts'", "Did you mean status?"]),
+        (["-s", "nothere.py"], ["-s/--script", "there is no nothere.py"]),
+        (["-s", "a.sh", "--tim", "3"], ["no flag --tim", "Did you mean --time?", "-- --tim"]),
+        (["-s", "a.sh", "--lr", "3"], ["no flag --lr", "after --"]),
+        (["-s"], ["-s/--script", "needs a value"]),
+        (["-s", "a.sh", "--sbatch-arg", "--x=1"], ["--sbatch-arg=VALUE"]),
+        (["-s", ""], ["-s/--script", "empty"]),
+        (["-s", "a.sh", "-d", ""], ["-d/--work-dir", "empty", "unset"]),
+        (["-s", "a.sh", "-p", "x"], ["-p/--partition", "local has no use for it"]),
+        (["-s", "a.sh", "--exclusive"], ["--exclusive", "local has no use for it"]),
+        (["-s", "a.sh", "--ntasks-per-node", "two"], ["--ntasks-per-node", "'two' is not a whole number"]),
+        (["-s", "a.sh", "--ntasks-per-node", "0"], ["--ntasks-per-node", "less than 1"]),
+        (["-s", "a.sh", "--time", "0:240:0"], ["--time", "'0:240:0' is not a duration", "HH:MM:SS"]),
+        (["-s", "a.sh", "--launcher", "torchrum"], ["--launcher", "Did you mean torchrun?"]),
+        (["-s", "a.sh", "--wait", "--detach"], ["--wait and --detach exclude each other"]),
+        (["-s", "a.sh", "--env", "NOT_SET"], ["--env", "NOT_SET is not set here"]),
+        (["-s", "a.sh", "--env", "=x"], ["--env", "no name"]),
+        (["-s", "a.sh", "--env", "a-b=x"], ["a-b"]),
+        (["-s", "a.sh", "--secret", "NOT_SET"], ["NOT_SET"]),
+        (["-s", "a.sh", "-e", "slrm"], ["-e/--executor", "Did you mean slurm?"]),
+        (["-s", "a.sh", "--config", "nothere.yaml"], ["nothere.yaml"]),
+        (["-s", "a.sh", "--config", "bad.yaml"], ["bad.yaml:2", "grase", "Did you mean grace?"]),
+        (["-s", "a.sh", "-e", "broken"], ["profiles.yaml:3", "nods"]),
+        (["-s", "a.sh", "--experiment-name", "a/b"], ["--experiment-name", "a/b"]),
+        (["-s", "a.sh", "-d", "/nothere"], ["/nothere"]),
+        (["-s", "."], ["-s/--script"]),
+        (["-s", "a.sh", "--python", "/nothere/python"], []),
+    ],
+)
+def test_bad_requests(cli: Cli, refused: Refused, words: list[str], says: list[str]) -> None:
+    cli.script("a.sh", "true\n")
+    cli.script("bad.yaml", "time: '10'\ngrase: '10'\n")
+    cli.script("profiles.yaml", "broken:\n  executor: slurm\n  nods: 2\n")
+    if "--python" in words:
+        words = [cli.script("b.py", "") if word == "a.sh" else word for word in words]
+    done = refused(*words)
+    for text in says:
+        assert text in done.err
+
+
+def test_all_problems_at_once(refused: Refused) -> None:
+    done = refused("-s", "nothere.py", "--time", "x", "--lrr", "--ntasks-per-node", "no", "-p", "a3m")
+    for text in ("nothere.py", "'x' is not a duration", "--lrr", "'no' is not a whole number", "-p/--partition"):
+        assert text in done.err
+    assert len(done.err.splitlines()) == 5
+
+
+def test_a_machine_without_slurm(cli: Cli, refused: Refused, tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("bash", "env", "git"):
+        for folder in os.get_exec_path():
+            if os.access(os.path.join(folder, name), os.X_OK):
+                (tools / name).symlink_to(os.path.join(folder, name))
+                break
+    done = refused("-e", "slurm", "-s", cli.script("a.sh", "true\n"), PATH=str(tools))
+    assert "sbatch" in done.err
+
+
+def test_no_torch_where_the_task_runs(cli: Cli, refused: Refused) -> None:
+    python = os.path.join(sys.base_prefix, "bin", "python3")
+    if subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0:
+        pytest.skip("the base Python has torch")
+    done = refused("-s", cli.script("a.py", "print(1)\n"), "--launcher", "torchrun", "--python", python)
+    assert "torch" in done.err
+
+
+@pytest.mark.parametrize("home", ["/proc/nothere", "/dev/null/home"])
+def test_a_home_that_cannot_be_written(cli: Cli, refused: Refused, home: str) -> None:
+    done = refused("-s", cli.script("a.sh", "true\n"), NEMORUN_HOME=home)
+    assert "cannot write" in done.err
+    assert "NEMORUN_HOME" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["status"], "no experiment in"),
+        (["status", "demo"], "no experiment 'demo'"),
+        (["status", "--jsn"], "Did you mean --json?"),
+        (["logs", "demo"], "no experiment 'demo'"),
+        (["logs", "--rank", "x"], "'x' is not a whole number"),
+        (["cancel"], "experiment"),
+        (["cancel", "demo"], "no experiment 'demo'"),
+        (["list", "demo"], "no experiment 'demo'"),
+        (["show", "demo"], "no experiment 'demo'"),
+        (["show", "demo", "scrpt"], "scrpt"),
+    ],
+)
+def test_bad_questions(refused: Refused, words: list[str], says: str) -> None:
+    assert says in refused(*words).err
+
+
+def test_a_near_name_is_offered(cli: Cli) -> None:
+    cli("-s", cli.script("training.sh", "true\n"), "--wait")
+    done = cli("status", "trainin")
+    assert (done.code, "training" in done.err) == (2, True)
+    done = cli("logs", "training", "trainng")
+    assert (done.code, "Did you mean training?" in done.err) == (2, True)
+
+
+def test_debug_shows_the_traceback(cli: Cli) -> None:
+    done = cli("-s", "nothere.py", "--debug")
+    assert (done.code, "Traceback" in done.err) == (2, True)
+    assert "Traceback" not in cli("-s", "nothere.py", "--", "--debug").err

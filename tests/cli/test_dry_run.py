@@ -1,0 +1,52 @@
+"""``--dry-run`` shows the very script that would be submitted, and leaves no file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.conftest import Cli
+
+
+def test_the_script_is_the_one_that_is_submitted_given_the_same_id(cli: Cli) -> None:
+    script = cli.script("a.sh", "true\n")
+    words = ["-s", script, "--env", "A=é 'x'", "--time", "10", "--", "$HOME", "it's"]
+    dry = cli(*words[:6], "--dry-run", *words[6:])
+    assert (dry.code, cli.created()) == (0, [])
+    document = json.loads(cli(*words[:6], "--dry-run", "--json", *words[6:]).out)
+    assert cli.created() == []
+    [task] = document["tasks"]
+    real = json.loads(cli(*words[:6], "--json", *words[6:]).out)
+    submitted = Path(real["tasks"][0]["directory"], "job.sh").read_text()
+    assert task["script"].replace(document["experiment"]["id"], real["experiment"]["id"]) == submitted
+
+
+def test_the_script_stands_in_the_output_byte_for_byte(cli: Cli) -> None:
+    done = cli("-s", cli.script("a.sh", "true\n"), "--dry-run", "--", "\udcff", LC_ALL="C", PYTHONCOERCECLOCALE="0")
+    _, script = done.out.split("/job.sh\n", 1)[1], done.out
+    inside, _ = done.out.split("# ---- ", 1)[1].split("\n", 1)[1].rsplit("# ---- end of script\n", 1)
+    assert inside.startswith("#!/bin/bash\n")
+    assert "\udcff" in inside
+    outside = script.replace(inside, "")
+    assert all(line.startswith("#") for line in outside.splitlines() if line)
+
+
+def test_a_dry_run_refuses_what_a_launch_refuses(cli: Cli) -> None:
+    done = cli("-s", "nothere.py", "--dry-run")
+    assert (done.code, done.out, cli.created()) == (2, "", [])
+
+
+def test_a_dry_run_on_slurm_needs_no_queue(cli: Cli, tmp_path: Path) -> None:
+    # the scheduler is only asked what it offers; nothing is submitted
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("sbatch", "squeue", "scontrol", "sinfo", "sacct", "scancel", "srun"):
+        (tools / name).write_text(f'#!/bin/sh\n[ "$*" = --version ] || echo "{name} $*" >> {tmp_path}/calls\n')
+        (tools / name).chmod(0o755)
+    done = cli("-e", "slurm", "-s", cli.script("a.sh", "true\n"), "-n", "2", "--dry-run", PATH=f"{tools}:{cli.env['PATH']}")
+    assert done.code == 0, done
+    assert "#SBATCH --nodes=2\n" in done.out
+    assert "#SBATCH --partition=general\n" in done.out
+    assert cli.created() == []
+    calls = (tmp_path / "calls").read_text() if (tmp_path / "calls").exists() else ""
+    assert "sbatch" not in calls

@@ -1,0 +1,92 @@
+"""Asking about what was launched."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.conftest import Cli
+
+
+@pytest.fixture
+def ran(cli: Cli) -> Cli:
+    """One experiment that failed, one that runs."""
+    cli("-s", cli.script("bad.sh", "echo 1; echo 2; echo 3; exit 5\n"), "--wait")
+    cli("-s", cli.script("long.sh", "echo started; sleep 60\n"), "--detach")
+    return cli
+
+
+def test_status_answers_whatever_the_answer(ran: Cli) -> None:
+    done = ran("status", "bad")
+    assert done.code == 0
+    assert "- Exit code: 5\n" in done.out
+    assert ran("status", "bad", "--wait").code == 1
+
+
+def test_status_without_a_name_is_about_the_newest(ran: Cli) -> None:
+    assert ran("status").out.startswith("Experiment Status for long_")
+
+
+def test_status_of_several(ran: Cli) -> None:
+    assert ran("status", "bad", "long").out.count("Experiment Status for ") == 2
+    document = json.loads(ran("status", "bad", "long", "--json").out)
+    assert [entry["experiment"]["title"] for entry in document["experiments"]] == ["bad", "long"]
+
+
+def test_logs(ran: Cli) -> None:
+    assert ran("logs", "bad").out == "1\n2\n3\n"
+    assert ran("logs", "bad", "0", "--lines", "1").out == "3\n"
+    assert ran("logs", "bad", "-f").code == 1
+
+
+def test_list(ran: Cli) -> None:
+    header, bad, long = ran("list").out.splitlines()
+    assert header.split() == ["EXPERIMENT", "STARTED", "EXECUTOR", "STATES"]
+    assert (bad.split()[0][:4], bad.split()[-1]) == ("bad_", "FAILED")
+    assert (long.split()[0][:5], long.split()[-1]) == ("long_", "RUNNING")
+    assert len(ran("list", "bad").out.splitlines()) == 2
+    assert "1 older" in ran("list", "--limit", "1").err
+    assert len(json.loads(ran("list", "--json").out)["experiments"]) == 2
+
+
+def test_list_of_nothing(cli: Cli) -> None:
+    done = cli("list")
+    assert (done.code, done.out, done.err) == (0, "", "run.py: no experiments yet\n")
+    assert json.loads(cli("list", "--json").out)["experiments"] == []
+
+
+def test_cancel_is_sure_and_keeps_what_has_ended(ran: Cli) -> None:
+    done = ran("cancel", "long")
+    assert (done.code, "- Status: CANCELLED\n" in done.out) == (0, True)
+    assert "- Status: CANCELLED\n" in ran("status", "long").out
+    assert "- Status: FAILED\n" in ran("cancel", "bad").out
+
+
+def test_show(ran: Cli) -> None:
+    script = ran("show", "bad", "script").out
+    assert script.startswith("#!/bin/bash\n")
+    document = json.loads(ran("show", "bad", "record").out)
+    assert document["tasks"]["bad"]["recipe"].endswith("/bad.sh")
+    assert json.loads(ran("show", "bad", "script", "--json").out)["scripts"] == {"bad": script}
+    assert ran("show", "bad", "config").out.startswith("bad:\n  kind: local\n")
+
+
+def test_profiles(cli: Cli) -> None:
+    assert (cli("profiles").code, "no profiles" in cli("profiles").err) == (0, True)
+    cli.script("profiles.yaml", "good:\n  executor: local\nbad:\n  extends: good\n  grase: '10'\n")
+    done = cli("profiles")
+    assert done.code == 2
+    assert [line.split()[:2] for line in done.out.splitlines()[1:]] == [["good", "local"], ["bad", "local"]]
+    assert "Did you mean grace?" in done.err
+    document = json.loads(cli("profiles", "--json").out)
+    assert [profile["name"] for profile in document["profiles"]] == ["good", "bad"]
+    assert document["profiles"][1]["problems"]
+
+
+def test_a_damaged_record_does_not_hide_the_others(ran: Cli) -> None:
+    [record] = ran.home.glob("experiments/bad/*/experiment.json")
+    record.write_text("{")
+    done = ran("list")
+    assert (done.code, len(done.out.splitlines())) == (0, 2)
+    assert "is damaged" in done.err
