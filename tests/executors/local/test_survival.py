@@ -140,7 +140,7 @@ def test_a_killed_batch_script_is_a_failure_without_exit_code(site: Site) -> Non
 
 
 def test_both_killed(site: Site) -> None:
-    run = site.launch(site.task("a", "#!/bin/sh\necho $$ > up\nsleep 100\n"))
+    run = site.launch(site.task("a", "#!/bin/sh\necho $$ > up\nexec sleep 100\n"))
     pid = int(run.until_file(site.folder / "up"))
     state = records.read_json(run.where("a").state)
     assert state is not None
@@ -216,8 +216,10 @@ def test_a_launcher_killed_at_any_instant_neither_loses_nor_doubles(site: Site, 
     launcher = start_launcher("echo a >> runs", "echo b >> runs")
     assert launcher.stdout is not None and launcher.stdout.readline() == "launched\n"
     whole = time.monotonic() - started
-    attach(site).wait()
+    run = attach(site)
+    run.wait()
     for _ in range(20):
+        wait_for_its_end(run)
         shutil.rmtree(site.folder / "home")
         (site.folder / "runs").unlink(missing_ok=True)
         launcher = start_launcher("echo a >> runs", "echo b >> runs")
@@ -235,6 +237,14 @@ def test_a_launcher_killed_at_any_instant_neither_loses_nor_doubles(site: Site, 
         assert {o.state for o in seen.values()} == {State.SUCCEEDED}
         assert (site.folder / "runs").read_text() == "a\nb\n"
     assert outcomes == {True, False}, "the killing came always too early, or always too late"
+
+
+def wait_for_its_end(run: Run) -> None:
+    """The supervisor's, which follows that of its last task."""
+    known = records.read_json(run.jobs()[0].paths.supervisor(str(supervisor_of(run))))
+    assert known is not None
+    while identity.alive(known):
+        time.sleep(0.01)
 
 
 def settled(run: Run) -> list[Job] | None:
