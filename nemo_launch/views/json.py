@@ -82,7 +82,7 @@ def plans(planned: Experiment, tasks: Sequence[Plan]) -> dict[str, Any]:
                 "directory": plan.paths.dir,
                 "files": sorted(plan.files),
                 "links": list(plan.links),
-                "notes": list(plan.notes),
+                "notes": [*(note for code in plan.task.code for note in code.notes), *plan.notes],
             }
             for plan in tasks
         ],

@@ -33,6 +33,8 @@ def _effects(plan: Plan) -> Iterator[str]:
         yield f"File: {path} ({len(plan.files[path])} bytes)"
     for code in plan.task.code:
         yield f"Code: {code.root} as it is now ({len(code.files)} files, snapshot {code.digest[:16]})"
+        for note in code.notes:
+            yield f"Note: {note}"
     for note in plan.notes:
         yield f"Note: {note}"
 
