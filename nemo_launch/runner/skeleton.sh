@@ -133,7 +133,7 @@ nl_start() { # runs the processes to their end: sets nl_rc
     torchrun) nl_launch+=("--nodes=$nl_nodes" "--ntasks=$nl_nodes" --ntasks-per-node=1 "--cpus-per-task=$nl_cpus") ;;
     srun)
       nl_launch+=("--nodes=$nl_nodes" "--ntasks=$nl_world" "--ntasks-per-node=$nl_ntasks_per_node")
-      nl_launch+=("--cpus-per-task=${nl_cpus_per_task:-$(($(nl_node_cpus) / nl_ntasks_per_node || 1))}")
+      nl_launch+=("--cpus-per-task=${nl_cpus_per_task:-$((nl_cpus < nl_ntasks_per_node ? 1 : nl_cpus / nl_ntasks_per_node))}")
       ;;
     # --overlap: the program may well be a script that calls srun itself
     none) nl_launch+=(--nodes=1 --relative=0 --ntasks=1 "--cpus-per-task=$nl_cpus" --overlap) ;;
