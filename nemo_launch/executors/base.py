@@ -190,8 +190,11 @@ class Executor(Protocol):
 
     kind: str
     """``local``, ``slurm``: the word for ``-e`` and for the record."""
-    config: ExecutorConfig
     transport: Transport
+
+    @property
+    def config(self) -> ExecutorConfig:
+        """What it was built from: the dataclass of its kind."""
 
     @property
     def title(self) -> str:

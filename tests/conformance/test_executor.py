@@ -20,7 +20,10 @@ VALUES = ["a b", "$1", "`date`", "x,y", '"', "'", "\\", "é", "", "two\nlines", 
 
 def payload_saw(run: Run, path: Path) -> tuple[list[str], dict[str, str]]:
     seen = json.loads(run.until_file(path))
-    plain = lambda text: os.fsdecode(bytes.fromhex(text))  # noqa: E731
+
+    def plain(text: str) -> str:
+        return os.fsdecode(bytes.fromhex(text))
+
     return [plain(word) for word in seen["argv"]], {plain(k): plain(v) for k, v in seen["env"].items()}
 
 

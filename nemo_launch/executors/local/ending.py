@@ -6,16 +6,18 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from nemo_launch import identity, records
-from nemo_launch.executors.base import Job, Observation, State
+from nemo_launch.executors.base import Job, State
 from nemo_launch.executors.local import processes
 from nemo_launch.executors.local.loop import PATIENCE
 from nemo_launch.executors.local.observe import Facts, running_processes
 
 #: Added to the grace before an end that was asked for is no longer waited for.
-_SLACK_SECONDS = 35.0
+SLACK_SECONDS = 35.0
+#: Nothing more to wait for: it has ended, or whether it has cannot be seen from here.
+OVER = (State.SUCCEEDED, State.FAILED, State.CANCELLED, State.UNKNOWN, State.UNSUBMITTED)
 
 
 def ask(facts: Iterable[Facts], how: str) -> None:
@@ -60,7 +62,7 @@ def end_directly(facts: Sequence[Facts], how: str, grace: float) -> None:
                 _write_end(each)
             elif time.monotonic() >= deadline:
                 processes.send(alive, signal.SIGKILL)
-        if time.monotonic() > deadline + _SLACK_SECONDS:
+        if time.monotonic() > deadline + SLACK_SECONDS:
             return
         time.sleep(0.05 if left else 0)
 
@@ -69,16 +71,3 @@ def _write_end(facts: Facts) -> None:
     waiting = facts.state.get("state") == "waiting" and facts.outcome.started is None
     end = {"state": "cancelled" if waiting else "ended", "cause": "cancelled", "ended": time.time()}
     records.write_json(facts.job.paths.state, {**facts.state, **end})
-
-
-def wait(poll: Callable[[], Mapping[str, Observation]], seconds: float) -> Mapping[str, Observation]:
-    """Poll until everything has ended, or cannot be seen from here, or this long has passed."""
-    deadline, pause = time.monotonic() + seconds + _SLACK_SECONDS, 0.02
-    while True:
-        seen = poll()
-        if all(o.state.final or o.state in (State.UNKNOWN, State.UNSUBMITTED) for o in seen.values()):
-            return seen
-        if time.monotonic() > deadline:
-            return seen
-        time.sleep(pause)
-        pause = min(2 * pause, 0.5)

@@ -6,7 +6,8 @@ import glob
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -215,13 +216,17 @@ class LocalExecutor:
             if recovered.get(job.key) is Recovery.IN_FLIGHT:  # should it come to life, it finds the marker
                 ending.mark(job, how)
         live = [job for job in jobs if job.handle is not None and not seen[job.key].state.final]
-        facts = list(self._facts(live).values())
-        ending.ask(facts, how)
-        ending.end_directly(ending.orphaned(facts), how, grace or 0.0)
-        if grace is None or not live:
-            return self.poll(jobs)
-        poll: Callable[[], Mapping[str, Observation]] = lambda: self.poll(live)  # noqa: E731
-        return {**seen, **ending.wait(poll, grace)}
+        ending.ask(self._facts(live).values(), how)
+        deadline, pause = time.monotonic() + (grace or 0.0) + ending.SLACK_SECONDS, 0.02
+        while live:
+            ending.end_directly(ending.orphaned(list(self._facts(live).values())), how, grace or 0.0)
+            seen |= self.poll(live)
+            live = [job for job in live if seen[job.key].state not in ending.OVER]
+            if grace is None or time.monotonic() > deadline:
+                break
+            time.sleep(pause if live else 0)
+            pause = min(2 * pause, 0.5)
+        return seen
 
 
 def _supervisor(job: Job) -> str:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,15 +43,16 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 def start_launcher(site: Site) -> Callable[..., subprocess.Popen[str]]:
     """Starts LAUNCHER with the two programs' texts."""
 
-    def start(a: str, b: str, **options: object) -> subprocess.Popen[str]:
+    def start(a: str, b: str, **options: Any) -> subprocess.Popen[str]:
         for name, text in (("a", a), ("b", b)):
             (site.folder / f"{name}.sh").write_text(f"#!/bin/sh\n{text}\n")
-        return subprocess.Popen(
+        launcher: subprocess.Popen[str] = subprocess.Popen(
             [sys.executable, "-c", LAUNCHER, str(site.folder)],
             cwd=CHECKOUT,
             stdout=subprocess.PIPE,
             text=True,
-            **options,  # type: ignore[call-overload]
+            **options,
         )
+        return launcher
 
     return start
