@@ -99,6 +99,8 @@ class Script:
         if problems:
             raise InputError(problems)
 
+        if how.language == "python":
+            place = scripts.with_editable(place, site.config)
         plain, secret = environment.split(self.env)
         task = Task(
             name=name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -33,6 +34,8 @@ class Place(NamedTuple):
     """Folders whose code it may import, as they are here; used where nothing is copied."""
     codes: tuple[Code, ...]
     """The copies of those folders; the first holds the script."""
+    inner: tuple[tuple[int, str], ...] = ()
+    """Further folders for imports: (number of the copy, path in it)."""
 
     def script(self, snapshots: str) -> str:
         """The script's path on the nodes."""
@@ -41,7 +44,8 @@ class Place(NamedTuple):
 
     def pythonpath(self, snapshots: str) -> tuple[str, ...]:
         """For imports from all roots."""
-        return (*(os.path.join(snapshots, code.digest) for code in self.codes), *self.roots)
+        copies = [os.path.join(snapshots, code.digest) for code in self.codes]
+        return (*copies, *(os.path.join(copies[number], path) for number, path in self.inner), *self.roots)
 
 
 # where ---------------------------------------------------------------------------------------------------------
@@ -214,6 +218,37 @@ def place_text(text: str, how: How, config: ExecutorConfig, work_dir: str, leave
     if not config.snapshot:
         return Place("script.py", (work_dir,), (code,))
     return _with_work_dir("script.py", code, config, work_dir, leave_out)
+
+
+def with_editable(place: Place, config: ExecutorConfig) -> Place:
+    """Packages installed with ``pip install -e``: imported from the copy if they are in it, else named in a note.
+
+    Without this a project with its packages under ``src`` would be imported from where it is being edited.
+    """
+    elsewhere = config.python not in (None, sys.executable) or getattr(config, "container_image", None)
+    if not place.codes or not config.snapshot or elsewhere:
+        return place
+    from nemo_launch.packaging import editable
+
+    inner, outside = [], []
+    tops = [os.path.realpath(code.root) if os.path.isabs(code.root) else "" for code in place.codes]
+    for folder in editable.folders():
+        real = os.path.realpath(folder)
+        if real in tops:
+            continue
+        for number, (top, code) in enumerate(zip(tops, place.codes, strict=True)):
+            relative = real[len(top) + 1 :]
+            if top and real.startswith(top + "/") and any(f.startswith(relative + "/") for f, _ in code.files):
+                inner.append((number, relative))
+                break
+        else:
+            outside.append(folder)
+    if outside:
+        where = ", ".join(outside[:3]) + (f" and {len(outside) - 3} more" if len(outside) > 3 else "")
+        note = f"imports from {where} (editable installs) are not copied: edits there reach jobs that wait"
+        first = replace(place.codes[0], notes=(*place.codes[0].notes, note))
+        place = place._replace(codes=(first, *place.codes[1:]))
+    return place._replace(inner=tuple(inner))
 
 
 def _with_work_dir(relative: str, code: Code, config: ExecutorConfig, work_dir: str, leave_out: Sequence[str]) -> Place:

@@ -151,6 +151,29 @@ def test_a_link_in_the_work_dir_to_a_script_elsewhere(work: Path, tmp_path: Path
     assert run(task) == "1\n"
 
 
+@pytest.mark.parametrize("style", ["path", "finder"])
+def test_editable_installs_are_imported_from_the_copy_or_named(
+    work: Path, tmp_path: Path, lower: Callable[..., Task], monkeypatch: pytest.MonkeyPatch, style: str
+) -> None:
+    site = tmp_path / "venv" / "site-packages"
+    mine, far = work / "src" / "mine", tmp_path / "far" / "other"
+    for package in (mine, far):
+        write(package / "__init__.py", "x = 1")
+        if style == "path":
+            write(site / f"__editable__.{package.name}.pth", f"{package.parent}\n")
+        else:
+            mapping = f"MAPPING: dict[str, str] = {{{package.name!r}: {str(package)!r}}}\n"
+            write(site / f"__editable___{package.name}_finder.py", mapping)
+    write(work / "run.py", "import mine; print(mine.x)")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(site)])
+    task = lower(Script("run.py"), store=True)
+    write(mine / "__init__.py", "edited while the job waits")
+    assert run(task) == "1\n"
+    [note] = task.code[0].notes
+    assert f"imports from {far.parent} (editable installs)" in note
+    assert lower(Script("run.py"), python="/opt/other/python").code[0].notes == ()
+
+
 def test_without_snapshot_it_runs_in_place(work: Path, tmp_path: Path, lower: Callable[..., Task]) -> None:
     write(work / "src" / "a.py", "import top; print(top.x)")
     write(work / "top.py", "x = 1")
