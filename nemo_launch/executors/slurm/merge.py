@@ -98,7 +98,9 @@ def _recorded(e: Evidence, row: Row | None) -> Observation:
         reason = said[1] or reason
     if not reason and e.outcome.cause == "signal":
         reason = f"ended by {e.outcome.signal}"
-    return _observation(e, row, State.FAILED, reason or ("" if e.outcome.failure else f"exit code {code}"), code)
+    if not reason:
+        reason = str(e.outcome.failure) if e.outcome.failure else f"exit code {code}"
+    return _observation(e, row, State.FAILED, reason, code)
 
 
 def _was_cancelled(outcome: Outcome, marked: bool) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -55,7 +56,20 @@ def poll(transport: Transport, jobs: Sequence[Job], clock: Callable[[], float] =
     for cluster, group in by_cluster.items():
         for one, observation in _ask(transport, slurm, cluster, group, clock()):
             result[one.given.key] = observation
+    for job in jobs:
+        if result[job.key].skipped:
+            result[job.key] = _blame(job, jobs, result)
     return result
+
+
+def _blame(job: Job, jobs: Sequence[Job], result: dict[str, Observation]) -> Observation:
+    """A skipped task with the name of what did not succeed before it, as far as it was asked for."""
+    folder = os.path.dirname(job.paths.dir)
+    before = {o.name: result[o.key].state for o in jobs if os.path.dirname(o.paths.dir) == folder and o.key in result}
+    ended = [name for name in job.after if before.get(name) in (State.FAILED, State.CANCELLED)]
+    names = ended or list(job.after)
+    blamed = names[0] if len(names) == 1 else f"one of {', '.join(names)}"
+    return replace(result[job.key], reason=f"not started: {blamed} did not succeed")
 
 
 def _read(transport: Transport, jobs: Sequence[Job], last: dict[str, Seen | None]) -> list[_Known]:
