@@ -204,7 +204,8 @@ class Experiment:
         executors: dict[str, Executor] = {}
         for entry in record["tasks"]:
             key = repr(entry["executor"])
-            executors.setdefault(key, factory.load(entry["executor"]))
+            if key not in executors:
+                executors[key] = factory.load(entry["executor"])
             experiment._tasks.append((entry["name"], tuple(entry["after"]), executors[key]))
         return experiment
 

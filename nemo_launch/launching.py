@@ -64,7 +64,7 @@ def create(home: str, title: str, request: str, tasks: Sequence[tuple[Task, Exec
             with _written(paths.dir):
                 os.mkdir(os.path.join(paths.dir, task.name))
             where = paths.task(task.name, job_dir(executor))
-            records.write_json(where.task, {**task.record(), "executor": record})
+            records.write_json(where.task, {**task.record(), "executor": record}, sync=False)
             entries.append({"name": task.name, "after": list(task.after), "executor": record})
         # last: a folder without a record is not an experiment
         records.write_json(
@@ -166,6 +166,8 @@ def start(paths: ExperimentPaths, plans: Sequence[tuple[Plan, Executor]], adopte
         if nothing_submitted(paths, names):
             discard(paths)
         raise
+    finally:
+        book.sync()
 
 
 def refresh(

@@ -18,6 +18,7 @@ class FileLedger:
 
     def __init__(self, tasks: dict[str, TaskPaths]) -> None:
         self._tasks = tasks
+        self._unsynced = [paths.task for paths in tasks.values()]
 
     def intend(self, plan: Plan) -> None:
         """About to submit: on disk when this returns."""
@@ -28,12 +29,20 @@ class FileLedger:
     def submitted(self, plan: Plan, handle: Handle) -> None:
         """The scheduler gave it this id."""
         try:
-            write_handle(plan.paths, handle)
+            # Not waiting for the disk here: a killed launcher loses nothing by it, and if the machine itself dies
+            # before ``sync``, the intent, which is on disk, leads to the job again.
+            write_handle(plan.paths, handle, sync=False)
+            self._unsynced.append(plan.paths.handle)
         except RecordError as error:
             raise RecordError(
                 f"{plan.task.name} was submitted as job {handle}, but its id could not be recorded: {error} "
                 "The job is not lost: once there is room, status finds it by its script."
             ) from error
+
+    def sync(self) -> None:
+        """All that was recorded is on disk when this returns."""
+        records.sync(self._unsynced)
+        self._unsynced.clear()
 
     def refused(self, plan: Plan, reason: str) -> None:
         """The scheduler said no for certain: there is no such job, and the next launch may try again."""
@@ -47,9 +56,9 @@ class FileLedger:
         return read_job(name, self._tasks[name]).handle if name in self._tasks else None
 
 
-def write_handle(paths: TaskPaths, handle: Handle) -> None:
+def write_handle(paths: TaskPaths, handle: Handle, sync: bool = True) -> None:
     """Record a job's id."""
-    records.write_json(paths.handle, {"time": time.time(), **handle.record()})
+    records.write_json(paths.handle, {"time": time.time(), **handle.record()}, sync=sync)
 
 
 def read_job(name: str, paths: TaskPaths, after: tuple[str, ...] = ()) -> Job:
