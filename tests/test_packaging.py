@@ -520,6 +520,35 @@ def test_a_task_follows_its_code(repo: Path, tmp_path: Path) -> None:
     assert Path(moved.argv[0]).read_text() == "edited\n"
 
 
+def test_a_user_without_rights_stores_reuses_and_is_told_when_it_cannot(lab_user: LabUser) -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as temporary:
+        base = Path(temporary)
+        base.chmod(0o755)
+        write(base / "w" / "lib" / "a.py")
+        for name in ("mine", "theirs"):
+            (base / name).mkdir()
+        os.chown(base / "mine", lab_user.uid, lab_user.gid)
+        (base / "theirs").chmod(0o555)
+        child = os.fork()
+        if not child:
+            status = 1
+            try:
+                if os.geteuid() == 0:
+                    os.setgid(lab_user.gid)
+                    os.setuid(lab_user.uid)
+                code = packaging.collect(str(base / "w"))
+                for _ in range(2):
+                    kept = packaging.store(code, str(base / "mine" / "s"))
+                    assert os.listdir(base / "mine" / "s") == [kept.digest]
+                with pytest.raises(RecordError, match="Permission denied"):
+                    packaging.store(code, str(base / "theirs"))
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        subprocess.run(["chmod", "-R", "u+w", temporary], check=os.geteuid() == 0)
+
+
 def _store(code: Code, snapshots: str, barrier: object) -> None:
     barrier.wait()  # type: ignore[attr-defined]
     for _ in range(3):

@@ -6,9 +6,7 @@ import contextlib
 import errno
 import hashlib
 import os
-import shutil
 import stat
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -104,6 +102,8 @@ def store(code: Code, snapshots: str) -> Code:
     """
     if os.path.isdir(os.path.join(snapshots, code.digest)):
         return code
+    import tempfile
+
     temporary = ""
     try:
         os.makedirs(snapshots, exist_ok=True)
@@ -279,6 +279,8 @@ def _sweep(snapshots: str) -> None:
 
 
 def _remove(temporary: str) -> None:
+    import shutil
+
     if os.path.isdir(temporary):
         for folder, _, _ in os.walk(temporary):
             with contextlib.suppress(OSError):
