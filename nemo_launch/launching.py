@@ -8,6 +8,7 @@ marker whose launcher is dead is *unfinished*: the same request adopts it and go
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import sys
@@ -17,24 +18,50 @@ from typing import Any
 
 from nemo_launch import identity, ledger, records
 from nemo_launch.errors import RecordError, SchedulerError, Unreachable
-from nemo_launch.executors.base import Executor, Job, Plan
+from nemo_launch.executors.base import Executor, Job, Plan, State
 from nemo_launch.records import ExperimentPaths
 from nemo_launch.task import Task, digest
 
 _ADOPT_AMONG_NEWEST = 20
 #: How long an adopting launch waits for a scheduler call of the dead launcher that still runs.
 _IN_FLIGHT_SECONDS = 180.0
+#: How long a launch waits for another process that has adopted the same one: that may itself wait for a call.
+_ADOPTER_SECONDS = _IN_FLIGHT_SECONDS + 60.0
 
 
 def request_digest(title: str, tasks: Sequence[tuple[Task, Executor]]) -> str:
-    """Names a request by what was asked, not by when: equal launches have equal digests."""
+    """Names a request by what was asked, not by when: equal launches have equal digests.
+
+    Of the code only the script itself counts. A job may write into its work dir, and then the next snapshot has
+    another name; that must not make the same command another request, which would double the job.
+    """
     from nemo_launch.executors import factory
 
-    return digest(title, [[task.record(), factory.record(executor)] for task, executor in tasks])
+    return digest(title, [[_asked(task), factory.record(executor)] for task, executor in tasks])
+
+
+def _asked(task: Task) -> dict[str, Any]:
+    record = task.record()
+    del record["code"]
+
+    def place(path: str) -> str:
+        for number, code in enumerate(task.code):
+            path = path.replace(code.digest, f"code-{number}")
+        return path
+
+    program, *args = task.argv
+    record["argv"] = [place(program), *args]
+    record["pythonpath"] = [place(path) for path in task.pythonpath]
+    with contextlib.suppress(OSError), open(program, "rb") as file:
+        record["script"] = hashlib.sha256(file.read()).hexdigest()
+    return record
 
 
 def unfinished(home: str, title: str, request: str) -> ExperimentPaths | None:
-    """The newest launch of the same request whose launcher died before its end, owned by this process from now on."""
+    """The newest launch of the same request whose launcher died before its end, owned by this process from now on.
+
+    Where another process is already going on with it, this one waits for that: it may die as well.
+    """
     folder = os.path.join(home, "experiments", title)
     ids = sorted((name for name in _listdir(folder)), reverse=True)
     for name in ids[:_ADOPT_AMONG_NEWEST]:
@@ -43,12 +70,28 @@ def unfinished(home: str, title: str, request: str) -> ExperimentPaths | None:
             continue
         with contextlib.suppress(RecordError):
             record = records.read_json(paths.record)
-            if record is None or record.get("request") != request:
-                continue
-            alive, number = ledger.launcher_alive(paths)
-            if not alive and ledger.own(paths, number):
+            if record is not None and record.get("request") == request and _taken_over(paths):
                 return paths
     return None
+
+
+def _taken_over(paths: ExperimentPaths) -> bool:
+    """Whether this launch is ours now, or was brought to its end by another adopter; False: its launcher is at it."""
+    deadline = time.monotonic() + _ADOPTER_SECONDS
+    while True:
+        alive, number = ledger.launcher_alive(paths)
+        if alive and number <= 1:
+            return False  # somebody launches the same at the same time: two launches were asked for
+        if not alive and ledger.own(paths, number):
+            return True
+        if os.path.exists(paths.launched):
+            return True
+        if time.monotonic() > deadline:
+            raise Unreachable(
+                f"another process is going on with {paths.id}, an interrupted launch of the same request (record: "
+                f"{paths.dir}). Run the same command again later, or add --again to start another experiment."
+            )
+        time.sleep(0.2)
 
 
 def create(home: str, title: str, request: str, tasks: Sequence[tuple[Task, Executor]]) -> ExperimentPaths:
@@ -98,19 +141,13 @@ def settle(jobs: Sequence[tuple[Job, Executor]]) -> None:
     Raises:
         Unreachable: it cannot be said in reasonable time; submitting again might double a job.
     """
-    from nemo_launch.executors.base import Recovery
+    from nemo_launch import observing
 
-    lost = [(job, executor) for job, executor in jobs if job.intended is not None and job.handle is None]
     deadline = time.monotonic() + _IN_FLIGHT_SECONDS
+    lost = [(job, executor) for job, executor in jobs if job.intended is not None and job.handle is None]
     while lost:
-        open_ends = []
-        for job, executor in lost:
-            answer = executor.recover([job])[job.key]
-            if answer is Recovery.IN_FLIGHT:
-                open_ends.append((job, executor))
-            elif answer is not Recovery.GONE:
-                ledger.write_handle(job.paths, answer)
-        lost = open_ends
+        _, open_ends = observing.recover(lost)
+        lost = [(job, executor) for job, executor in lost if job.key in open_ends]
         if lost and time.monotonic() > deadline:
             raise Unreachable(
                 f"an earlier launch of the same request died while {lost[0][0].name} was being submitted, and whether "
@@ -123,7 +160,7 @@ def settle(jobs: Sequence[tuple[Job, Executor]]) -> None:
 
 def submit(plans: Sequence[tuple[Plan, Executor]], book: ledger.FileLedger) -> None:
     """Submit what has no id yet, predecessors first; executors get all their tasks at once."""
-    waiting = [(plan, executor) for plan, executor in plans if book.handle(plan.task.name) is None]
+    waiting = [(plan, executor) for plan, executor in plans if not book.settled(plan.task.name)]
     while waiting:
         executor = waiting[0][1]
         group: list[Plan] = []
@@ -158,16 +195,47 @@ def start(paths: ExperimentPaths, plans: Sequence[tuple[Plan, Executor]], adopte
     """
     book = ledger.FileLedger({plan.task.name: plan.paths for plan, _ in plans})
     names = [plan.task.name for plan, _ in plans]
-    if adopted:
-        settle([(ledger.read_job(plan.task.name, plan.paths), executor) for plan, executor in plans])
     try:
+        if adopted:
+            _go_on(plans, book)
         submit(plans, book)
     except (SchedulerError, RecordError):
         if nothing_submitted(paths, names):
             discard(paths)
         raise
     finally:
-        book.sync()
+        ledger.left(paths)
+
+
+def _go_on(plans: Sequence[tuple[Plan, Executor]], book: ledger.FileLedger) -> None:
+    """Settle what a dead launcher left: ids it did not record, tasks whose turn cannot come, code that changed since."""
+    settle([(ledger.read_job(plan.task.name, plan.paths), executor) for plan, executor in plans])
+    left = [(plan, executor) for plan, executor in plans if book.handle(plan.task.name) is None]
+    needed = {name for plan, _ in left for name in plan.task.after}
+    failed: set[str] = set()
+    for plan, executor in plans:
+        name = plan.task.name
+        job = ledger.read_job(name, plan.paths, plan.task.after)
+        if job.handle is None:
+            before = [other for other in plan.task.after if other in failed]
+            if before:
+                book.skip(plan, before[0])
+                failed.add(name)
+            else:
+                record = records.read_json(plan.paths.task) or {}
+                records.write_json(plan.paths.task, {**record, **plan.task.record()})
+        elif name in needed and executor.poll([job])[job.key].state in (State.FAILED, State.CANCELLED):
+            failed.add(name)
+
+
+def stale(plans: Sequence[Plan]) -> list[str]:
+    """Names of tasks that an earlier launch submitted with other code than there is now."""
+    found = []
+    for plan in plans:
+        record = records.read_json(plan.paths.task) or {}
+        if [code.get("digest") for code in record.get("code", ())] != [code.digest for code in plan.task.code]:
+            found.append(plan.task.name)
+    return found
 
 
 def refresh(

@@ -18,7 +18,6 @@ class FileLedger:
 
     def __init__(self, tasks: dict[str, TaskPaths]) -> None:
         self._tasks = tasks
-        self._unsynced = [paths.task for paths in tasks.values()]
 
     def intend(self, plan: Plan) -> None:
         """About to submit: on disk when this returns."""
@@ -29,20 +28,14 @@ class FileLedger:
     def submitted(self, plan: Plan, handle: Handle) -> None:
         """The scheduler gave it this id."""
         try:
-            # Not waiting for the disk here: a killed launcher loses nothing by it, and if the machine itself dies
-            # before ``sync``, the intent, which is on disk, leads to the job again.
+            # Not waiting for the disk: a killed launcher loses nothing by it, and if the machine itself dies within
+            # seconds, the intent, which is on disk, leads to the job again.
             write_handle(plan.paths, handle, sync=False)
-            self._unsynced.append(plan.paths.handle)
         except RecordError as error:
             raise RecordError(
                 f"{plan.task.name} was submitted as job {handle}, but its id could not be recorded: {error} "
                 "The job is not lost: once there is room, status finds it by its script."
             ) from error
-
-    def sync(self) -> None:
-        """All that was recorded is on disk when this returns."""
-        records.sync(self._unsynced)
-        self._unsynced.clear()
 
     def refused(self, plan: Plan, reason: str) -> None:
         """The scheduler said no for certain: there is no such job, and the next launch may try again."""
@@ -50,6 +43,18 @@ class FileLedger:
             records.write_json(plan.paths.refused, {"time": time.time(), "reason": reason})
         with contextlib.suppress(FileNotFoundError):
             os.unlink(plan.paths.intent)
+
+    def skip(self, plan: Plan, failed: str) -> None:
+        """It can never start, because ``failed`` did not succeed."""
+        reason = f"not started: {failed} did not succeed"
+        records.write_json(plan.paths.refused, {"time": time.time(), "reason": reason, "skipped": True})
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(plan.paths.intent)
+
+    def settled(self, name: str) -> bool:
+        """Whether there is nothing left to do for a task: it has an id, or can never start."""
+        paths = self._tasks[name]
+        return self.handle(name) is not None or bool((records.read_json(paths.refused) or {}).get("skipped"))
 
     def handle(self, name: str) -> Handle | None:
         """Id of a task of this experiment."""
@@ -80,6 +85,10 @@ def read_job(name: str, paths: TaskPaths, after: tuple[str, ...] = ()) -> Job:
 _FAR_LAUNCHER_SECONDS = 600
 
 
+#: Launches that this very process is at: it lives on when one of them fails, as in a notebook.
+_under_way: set[str] = set()
+
+
 def launcher_alive(paths: ExperimentPaths) -> tuple[bool, int]:
     """Whether the process that launches this experiment may still be at it, and how many have launched it so far."""
     number = 0
@@ -91,9 +100,19 @@ def launcher_alive(paths: ExperimentPaths) -> tuple[bool, int]:
     state = identity.alive(owner)
     if state is None:
         state = time.time() - float(owner.get("time", 0)) < _FAR_LAUNCHER_SECONDS
+    elif state and int(owner["pid"]) == os.getpid():
+        state = paths.dir in _under_way
     return state, number + 1
 
 
 def own(paths: ExperimentPaths, number: int) -> bool:
     """Become launcher number n of this experiment; False when another process was quicker."""
-    return records.create_json(paths.launcher(number), {"time": time.time(), **identity.mine()})
+    mine = records.create_json(paths.launcher(number), {"time": time.time(), **identity.mine()})
+    if mine:
+        _under_way.add(paths.dir)
+    return mine
+
+
+def left(paths: ExperimentPaths) -> None:
+    """This process has done what it could for the launch."""
+    _under_way.discard(paths.dir)

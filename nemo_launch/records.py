@@ -18,7 +18,6 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -213,17 +212,6 @@ def write_bytes(path: str, data: bytes, mode: int = 0o644, sync: bool = True) ->
             raise
     except OSError as error:
         raise unwritable(path, error) from error
-
-
-def sync(paths: Iterable[str]) -> None:
-    """Bring files that were written without ``sync`` to the disk: many at once cost little more than one."""
-    for path in paths:
-        with contextlib.suppress(OSError):
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
 
 
 def write_json(path: str, value: dict[str, Any], mode: int = 0o644, sync: bool = True) -> None:
