@@ -1,0 +1,32 @@
+#!/bin/bash
+#SBATCH --job-name=demo
+#SBATCH --output=/home/ann/.nemo_run/experiments/demo/demo_1753123402/demo/%j.log
+#SBATCH --open-mode=append
+#SBATCH --chdir=/home/ann/.nemo_run/experiments/demo/demo_1753123402/demo
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --no-requeue
+#SBATCH --comment=/home/ann/.nemo_run/experiments/demo/demo_1753123402/demo/job.sh
+#SBATCH --export=ALL
+# Written by nemo_launch; the text after the values is the same for every job.
+nl_scheduler=slurm
+nl_experiment=demo_1753123402
+nl_task=demo
+nl_job_dir=/home/ann/.nemo_run/experiments/demo/demo_1753123402/demo
+nl_work_dir=/home/ann/work
+nl_launcher=none
+nl_language=shell
+nl_program=( /home/ann/run.sh )
+nl_interpreter=()
+nl_python=python3
+nl_pythonpath=()
+nl_nodes=1
+nl_ntasks_per_node=1
+nl_cpus_per_task=''
+nl_gpus_per_node=''
+nl_master_port=13742
+nl_srun_args=()
+nl_setup=''
+nl_signal=''
+nl_secrets_file=''
+nl_requeue=''
