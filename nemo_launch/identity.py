@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 
@@ -19,6 +20,7 @@ def start_time(pid: int) -> int | None:
     return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
+@cache
 def boot_id() -> str:
     """This boot of this machine; pids and start times mean nothing across boots."""
     try:
@@ -33,9 +35,12 @@ def of(pid: int) -> dict[str, Any]:
     return {"pid": pid, "start": start_time(pid), "host": socket.gethostname(), "boot": boot_id()}
 
 
-def mine() -> dict[str, Any]:
+def mine() -> Mapping[str, Any]:
     """Identity of this process."""
-    return of(os.getpid())
+    return _known(os.getpid())  # looked up once, and again in a forked child
+
+
+_known = cache(of)
 
 
 def alive(identity: Mapping[str, Any]) -> bool | None:
