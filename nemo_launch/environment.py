@@ -70,7 +70,10 @@ def problems(
 
 
 def job_environment(config: ExecutorConfig, task_env: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment of a job, without secrets: base list (or all), passthrough, config, task; later wins."""
+    """The whole environment of a job, without secrets.
+
+    Base list (or all) and passthrough, what follows from the config's folders, ``env_vars``, the task's; later wins.
+    """
     if config.inherit_env:
         env = {
             name: value
@@ -79,8 +82,22 @@ def job_environment(config: ExecutorConfig, task_env: Mapping[str, str], environ
         }
     else:
         env = {name: environ[name] for name in (*BASE, *config.passthrough) if name in environ and not is_secret(name)}
+    env.update(folders(config))
     env.update(config.env_vars)
     env.update(task_env)
+    return env
+
+
+def folders(config: ExecutorConfig) -> dict[str, str]:
+    """Variables by which programs find the log, cache and data folders. Megatron's caches are below TORCH_HOME."""
+    env = {}
+    if config.log_dir:
+        env["NEMO_LAUNCH_LOG_DIR"] = config.log_dir
+    if config.data_dir:
+        env["NEMO_LAUNCH_DATA_DIR"] = config.data_dir
+    if config.cache_dir:
+        env["HF_HOME"] = f"{config.cache_dir.rstrip('/')}/huggingface"
+        env["TORCH_HOME"] = f"{config.cache_dir.rstrip('/')}/torch"
     return env
 
 
