@@ -116,7 +116,7 @@ def test_a_clean_tree_is_not_dirty(repo: Path) -> None:
 
 
 def test_collecting_changes_nothing(repo: Path) -> None:
-    os.utime(repo / "train.py")  # git would like to refresh its index now
+    os.utime(repo / "train.py", (10**9, 10**9))  # git would like to refresh its index now
     index = (repo / ".git" / "index").read_bytes()
     before = sorted(os.listdir(repo / ".git"))
     packaging.collect(str(repo))
@@ -156,10 +156,12 @@ def test_links_to_what_is_not_copied_lead_to_the_original(repo: Path, tmp_path: 
     write(tmp_path / "shared" / "a.txt", "shared")
     write(repo / "out" / "b.txt", "ignored")
     (repo / "shared").symlink_to("../shared")
+    (repo / "later").symlink_to("../later")
     (repo / "lib" / "result").symlink_to("../out/b.txt")
     code = packaging.store(packaging.collect(str(repo)), str(tmp_path / "s"))
     copy = tmp_path / "s" / code.digest
     assert (copy / "shared" / "a.txt").read_text() == "shared"
+    assert os.readlink(copy / "later") == str(tmp_path / "later")
     assert (copy / "lib" / "result").read_text() == "ignored"
 
 
@@ -332,7 +334,9 @@ def test_machinery_is_never_code(repo: Path, in_git: bool) -> None:
         shutil.rmtree(repo / ".git")
     for path in ("lib/__pycache__/model.pyc", "node_modules/x/y.js", ".venv/a", "env/pyvenv.cfg", "env/lib/a/b.py"):
         write(repo / path)
-    assert names(packaging.collect(str(repo))) == {"train.py", "lib/model.py", ".gitignore"}
+    code = packaging.collect(str(repo))
+    assert names(code) == {"train.py", "lib/model.py", ".gitignore"}
+    assert code.dirty == 0
 
 
 def test_pipes_and_sockets_are_named_and_skipped(repo: Path) -> None:
