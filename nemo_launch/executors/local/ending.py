@@ -7,17 +7,42 @@ import os
 import signal
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from nemo_launch import identity, records
-from nemo_launch.executors.base import Job, State
+from nemo_launch.executors.base import Handle, Job, Observation, Recovery, State
 from nemo_launch.executors.local import processes
 from nemo_launch.executors.local.loop import PATIENCE
 from nemo_launch.executors.local.observe import Facts, running_processes
+from nemo_launch.executors.local.polling import facts, poll, recover
+from nemo_launch.transport import Transport
 
 #: Added to the grace before an end that was asked for is no longer waited for.
 SLACK_SECONDS = 35.0
 #: Nothing more to wait for: it has ended, or whether it has cannot be seen from here.
 OVER = (State.SUCCEEDED, State.FAILED, State.CANCELLED, State.UNKNOWN, State.UNSUBMITTED)
+
+
+def end(transport: Transport, jobs: Sequence[Job], how: str, grace: float | None) -> dict[str, Observation]:
+    """See ``Executor.cancel``; ``grace`` in seconds is what is between TERM and KILL, None: no KILL and no waiting."""
+    recovered = recover(transport, [job for job in jobs if job.handle is None and job.intended is not None])
+    jobs = [replace(job, handle=found) if isinstance(found := recovered.get(job.key), Handle) else job for job in jobs]
+    seen = poll(transport, jobs)
+    for job in jobs:
+        if recovered.get(job.key) is Recovery.IN_FLIGHT:  # should it come to life, it finds the marker
+            mark(job, how)
+    live = [job for job in jobs if job.handle is not None and not seen[job.key].state.final]
+    ask(facts(transport, live).values(), how)
+    deadline, pause = time.monotonic() + (grace or 0.0) + SLACK_SECONDS, 0.02
+    while live:
+        end_directly(orphaned(list(facts(transport, live).values())), how, grace or 0.0)
+        seen |= poll(transport, live)
+        live = [job for job in live if seen[job.key].state not in OVER]
+        if grace is None or time.monotonic() > deadline:
+            break
+        time.sleep(pause if live else 0)
+        pause = min(2 * pause, 0.5)
+    return seen
 
 
 def ask(facts: Iterable[Facts], how: str) -> None:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 import sys
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
-from nemo_launch import environment, identity, records, runner
+from nemo_launch import environment, runner
 from nemo_launch.config.executor import LocalConfig
 from nemo_launch.errors import InputError, Problem, SchedulerRefused
-from nemo_launch.executors.base import Handle, Job, Ledger, LogSource, Observation, Plan, Recovery, State
-from nemo_launch.executors.local import ending, preflight, processes, start
-from nemo_launch.executors.local.observe import Facts, judge, load
-from nemo_launch.executors.outcome import Outcome, read_outcomes
+from nemo_launch.executors.base import Handle, Job, Ledger, LogSource, Observation, Plan, Recovery
+from nemo_launch.executors.local import ending, polling, preflight, processes, start
 from nemo_launch.records import TaskPaths
 from nemo_launch.task import Task
 from nemo_launch.transport import LocalTransport, Transport
@@ -84,17 +79,13 @@ class LocalExecutor:
         if not plans:
             return
         experiment = os.path.dirname(plans[0].paths.dir)
-        names = {plan.task.name for plan in plans}
-        for plan in plans:
-            for other in plan.task.after:
-                if other not in names and ledger.handle(other) is None:
-                    where = f"{plan.task.name!r}: after"
-                    raise InputError(Problem(f"{other!r} was not submitted", where, "Add it to the same launch."))
+        outside = _outside(plans, ledger)
         for plan in plans:
             for name, data in plan.files.items():
                 self.transport.write(os.path.join(plan.paths.job_dir, name), data)
             self.transport.write(plan.paths.script, plan.script.encode("utf-8", "surrogateescape"), 0o755)
-        request = {"tasks": [self._request(plan) for plan in plans], "max_parallel": self.config.max_parallel}
+        tasks = [self._request(plan) for plan in plans]
+        request = {"tasks": tasks, "outside": outside, "max_parallel": self.config.max_parallel}
         for plan in plans:
             ledger.intend(plan)
         try:
@@ -108,46 +99,23 @@ class LocalExecutor:
 
     def recover(self, jobs: Sequence[Job]) -> dict[str, Handle | Recovery]:
         """See ``Executor.recover``. The tag is the claim, which the supervisor makes before it starts anything."""
-        answers: dict[str, Handle | Recovery] = {}
-        for job in jobs:
-            maybe = _may_still_start(job)  # before the claim is looked for: it may be made meanwhile
-            owner = self.transport.readlinks([job.paths.claim]).get(job.paths.claim, "")
-            if owner.startswith("job-"):
-                answers[job.key] = Handle(owner.removeprefix("job-"))
-            else:
-                answers[job.key] = Recovery.IN_FLIGHT if maybe else Recovery.GONE
-        return answers
+        return polling.recover(self.transport, jobs)
 
     def poll(self, jobs: Sequence[Job]) -> dict[str, Observation]:
         """See ``Executor.poll``."""
-        seen: dict[str, Observation] = {}
-        unsure: list[Job] = []
-        facts = self._facts(jobs)
-        for job in jobs:
-            if job.handle is None:
-                seen[job.key] = Observation(State.UNSUBMITTED, reason="not submitted yet")
-            elif (found := judge(facts[job.key], sure=False)) is not None:
-                seen[job.key] = found
-            else:
-                unsure.append(job)
-        # Its supervisor is dead. What that wrote last is on disk by now, so a second reading is final.
-        facts |= self._facts(unsure)
-        for job in unsure:
-            if (found := judge(facts[job.key], sure=True)) is not None:
-                seen[job.key] = found
-        return {job.key: _waits_for(job, jobs, seen) for job in jobs}
+        return polling.poll(self.transport, jobs)
 
     def cancel(self, jobs: Sequence[Job]) -> dict[str, Observation]:
         """See ``Executor.cancel``: TERM, after the grace KILL, until no process of theirs is left."""
-        return self._end(jobs, "cancel", self.config.grace.seconds)
+        return ending.end(self.transport, jobs, "cancel", self.config.grace.seconds)
 
     def kill(self, jobs: Sequence[Job]) -> dict[str, Observation]:
         """End them at once: KILL."""
-        return self._end(jobs, "kill", 0.0)
+        return ending.end(self.transport, jobs, "kill", 0.0)
 
     def terminate(self, jobs: Sequence[Job]) -> dict[str, Observation]:
         """Send TERM, so that they save and end; nothing is killed and nothing waited for."""
-        return self._end(jobs, "terminate", None)
+        return ending.end(self.transport, jobs, "terminate", None)
 
     def log_sources(self, job: Job) -> list[LogSource]:
         """See ``Executor.log_sources``."""
@@ -186,73 +154,15 @@ class LocalExecutor:
             "signal": processes.signal_number(config.signal) if config.signal else None,
         }
 
-    def _facts(self, jobs: Sequence[Job]) -> dict[str, Facts]:
-        """Everything that is written about them, the states first: what is decided from them cannot be undone later."""
-        known = [job for job in jobs if job.handle is not None]
-        if not known:
-            return {}
-        files = self.transport.read_matching(
-            dict.fromkeys(glob.escape(path) for job in known for path in (job.paths.state, _supervisor(job)))
-        )
-        outcomes = read_outcomes(self.transport, known)
-        return {
-            job.key: Facts(
-                job,
-                load(files.get(job.paths.state)),
-                load(files.get(_supervisor(job))),
-                self.transport.exists(job.paths.cancelled),
-                outcomes.get(job.key) or Outcome(),
-            )
-            for job in known
-        }
 
-    def _end(self, jobs: Sequence[Job], how: str, grace: float | None) -> dict[str, Observation]:
-        recovered = self.recover([job for job in jobs if job.handle is None and job.intended is not None])
-        jobs = [
-            replace(job, handle=found) if isinstance(found := recovered.get(job.key), Handle) else job for job in jobs
-        ]
-        seen = self.poll(jobs)
-        for job in jobs:
-            if recovered.get(job.key) is Recovery.IN_FLIGHT:  # should it come to life, it finds the marker
-                ending.mark(job, how)
-        live = [job for job in jobs if job.handle is not None and not seen[job.key].state.final]
-        ending.ask(self._facts(live).values(), how)
-        deadline, pause = time.monotonic() + (grace or 0.0) + ending.SLACK_SECONDS, 0.02
-        while live:
-            ending.end_directly(ending.orphaned(list(self._facts(live).values())), how, grace or 0.0)
-            seen |= self.poll(live)
-            live = [job for job in live if seen[job.key].state not in ending.OVER]
-            if grace is None or time.monotonic() > deadline:
-                break
-            time.sleep(pause if live else 0)
-            pause = min(2 * pause, 0.5)
-        return seen
-
-
-def _supervisor(job: Job) -> str:
-    return job.paths.supervisor(job.handle.job_id if job.handle else "")
-
-
-def _may_still_start(job: Job) -> bool:
-    """Whether the launcher that recorded the intent, or a supervisor without tasks, is still at it."""
-    intent = records.read_json(job.paths.intent) or {}
-    folder = os.path.dirname(job.paths.dir)
-    try:
-        names = [name for name in os.listdir(folder) if re.fullmatch(r"supervisor-[0-9]+\.json", name)]
-    except OSError:
-        names = []
-    starters = [records.read_json(os.path.join(folder, name)) or {} for name in names]
-    if intent.get("pid") != os.getpid():
-        starters.append(intent)
-    return any(identity.alive(starter) is not False for starter in starters if "pid" in starter)
-
-
-def _waits_for(job: Job, jobs: Sequence[Job], seen: Mapping[str, Observation]) -> Observation:
-    """A pending task's reason, which lies in the others."""
-    mine = seen[job.key]
-    if mine.state is not State.PENDING:
-        return mine
-    home = os.path.dirname(job.paths.dir)
-    near = {other.name: seen[other.key].state for other in jobs if os.path.dirname(other.paths.dir) == home}
-    before = [name for name in job.after if near.get(name) is not State.SUCCEEDED]
-    return replace(mine, reason=f"waits for {', '.join(before)}" if before else "waits for its turn (max_parallel)")
+def _outside(plans: Sequence[Plan], ledger: Ledger) -> list[dict[str, str]]:
+    """Predecessors that were submitted before, with another executor's settings."""
+    experiment = os.path.dirname(plans[0].paths.dir)
+    names = {plan.task.name for plan in plans}
+    found = []
+    for name in dict.fromkeys(name for plan in plans for name in plan.task.after if name not in names):
+        handle = ledger.handle(name)
+        if handle is None:
+            raise InputError(Problem(f"{name!r} was not submitted", "after", "Add it to the same launch."))
+        found.append({"name": name, "dir": os.path.join(experiment, name), "job_id": handle.job_id})
+    return found

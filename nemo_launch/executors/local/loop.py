@@ -11,10 +11,13 @@ import time
 from collections.abc import Sequence
 
 from nemo_launch.executors.local import processes
+from nemo_launch.executors.local.outside import Outside
 from nemo_launch.executors.local.run import Run
 
 #: Markers are read when the launcher says so (USR1) and, for one on another machine of a shared home, this often.
 _MARKERS_SECONDS = 10.0
+#: How often predecessors are looked at that another supervisor runs.
+_OUTSIDE_SECONDS = 1.0
 #: What a ``cancelled`` marker asks for -> seconds between TERM and KILL; others mean the task's own grace.
 PATIENCE: dict[object, float | None] = {"terminate": None, "kill": 0.0}
 
@@ -22,8 +25,9 @@ PATIENCE: dict[object, float | None] = {"terminate": None, "kill": 0.0}
 class Loop:
     """Sees tasks through: dependencies, at most ``max_parallel`` at once, cancellation, time limits."""
 
-    def __init__(self, tasks: Sequence[Run], max_parallel: int | None) -> None:
+    def __init__(self, tasks: Sequence[Run], outside: Sequence[Outside], max_parallel: int | None) -> None:
         self.tasks = {task.name: task for task in tasks}
+        self.outside = {task.name: task for task in outside}
         self.max_parallel = max_parallel
         self._wake, wakeup = os.pipe()
         for end in (self._wake, wakeup):
@@ -52,6 +56,8 @@ class Loop:
             if all(task.final for task in self.tasks.values()):
                 return
             alarms = [at for task in self.tasks.values() for at in task.alarms.values()]
+            if not all(other.final for other in self.outside.values()):
+                alarms.append(now + _OUTSIDE_SECONDS)
             told = self._sleep(min([markers, *alarms]))
 
     def _sleep(self, until: float) -> set[int]:
@@ -92,13 +98,16 @@ class Loop:
 
     def _start(self) -> None:
         """Start what may start; settle what never can. Once round is not enough where one decides over the next."""
+        for other in self.outside.values():
+            if not other.final:
+                other.look()
         changed = True
         while changed:
             changed = False
             for task in self.tasks.values():
                 if task.state != "waiting":
                     continue
-                before = [self.tasks[name] for name in task.after]
+                before = [self.tasks.get(name) or self.outside[name] for name in task.after]
                 failed = next((other for other in before if other.final and not other.succeeded), None)
                 running = sum(other.state == "running" for other in self.tasks.values())
                 if failed is not None:

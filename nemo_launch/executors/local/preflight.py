@@ -52,6 +52,9 @@ def check(config: LocalConfig, tasks: Sequence[Task], given: Mapping[str, str]) 
                     "Use launcher=torchrun, or 1.",
                 )
             )
+        if task.interpreter and shutil.which(task.interpreter[0], path=path) is None:
+            what = f"there is no {task.interpreter[0]} that can be executed, which {task.recipe} asks for"
+            found.append(Problem(what, "interpreter", "Install it, or change the script's first line."))
         found += _python(config, task, path)
     return list(dict.fromkeys(found))
 

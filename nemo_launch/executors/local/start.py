@@ -47,12 +47,14 @@ def supervisor(experiment: str, request: dict[str, Any]) -> str:
         raise RuntimeError("pipes were asked for")
     try:
         who = _answer(process.stdout, _ANSWER_SECONDS)
-        process.wait()  # it has left its child behind
         pid = who.get("pid") if who else None
         if pid is None:
+            process.kill()
+            process.wait()
             raise SchedulerRefused(
-                f"the supervisor of the local tasks did not come up; {errors.name} may say why. Nothing was started."
+                f"the supervisor of the local tasks did not come up ({_last_line(errors.name)}). Nothing was started."
             )
+        process.wait()  # it has left its child behind
         _send(process.stdin, request)
         said = _answer(process.stdout, _ANSWER_SECONDS)
     finally:
@@ -61,7 +63,7 @@ def supervisor(experiment: str, request: dict[str, Any]) -> str:
         process.stdout.close()
     if said is None:
         raise Unreachable(
-            f"the supervisor (process {pid}) got the tasks but gave no answer; {errors.name} may say why. "
+            f"the supervisor (process {pid}) got the tasks but gave no answer ({_last_line(errors.name)}). "
             "status shows what became of them."
         )
     if "refused" in said:
@@ -78,6 +80,14 @@ def _send(pipe: IO[bytes], request: dict[str, Any]) -> None:
         raise SchedulerRefused(
             f"the supervisor of the local tasks ended ({error.strerror}). Nothing was started."
         ) from error
+
+
+def _last_line(path: str) -> str:
+    """What the supervisor complained about last."""
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        lines = file.read().decode("utf-8", "replace").split("\n")
+        return next((line for line in reversed(lines) if line.strip()), "it said nothing")
+    return f"{path} cannot be read"
 
 
 def _answer(pipe: IO[bytes], seconds: float) -> dict[str, Any] | None:

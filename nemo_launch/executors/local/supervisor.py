@@ -22,6 +22,7 @@ if __name__ == "__main__":  # isolated from the user's environment and folder: t
 from nemo_launch import identity, records
 from nemo_launch.errors import RecordError
 from nemo_launch.executors.local.loop import Loop
+from nemo_launch.executors.local.outside import Outside
 from nemo_launch.executors.local.run import Run
 from nemo_launch.records import TaskPaths
 
@@ -43,7 +44,7 @@ def introduce(experiment: str) -> str:
     """Record who this is; the path of that record. A pid that an earlier supervisor had here is given up."""
     while True:
         path = TaskPaths(os.path.join(experiment, "-"), "").supervisor(str(os.getpid()))
-        if records.create_json(path, identity.mine()):
+        if records.create_json(path, dict(identity.mine())):
             return path
         if os.fork():
             os._exit(0)
@@ -100,7 +101,9 @@ def main() -> int:
         os.unlink(record)
         return 1
     tasks = [Run(**task) for task in asked["tasks"]]
-    loop = Loop(tasks, asked["max_parallel"])  # from here on signals do no harm
+    loop = Loop(
+        tasks, [Outside(**other) for other in asked["outside"]], asked["max_parallel"]
+    )  # from here on signals do no harm
     refusal = take(tasks)
     if refusal is not None:
         os.unlink(record)

@@ -1,0 +1,98 @@
+"""Reads everything that is written about local tasks and says what became of them. The supervisor uses it, too."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from nemo_launch import identity, records
+from nemo_launch.executors.base import Handle, Job, Observation, Recovery, State
+from nemo_launch.executors.local.observe import Facts, judge, load
+from nemo_launch.executors.outcome import Outcome, read_outcomes
+from nemo_launch.transport import Transport
+
+
+def poll(transport: Transport, jobs: Sequence[Job]) -> dict[str, Observation]:
+    """See ``Executor.poll``."""
+    seen: dict[str, Observation] = {}
+    unsure: list[Job] = []
+    known = facts(transport, jobs)
+    for job in jobs:
+        if job.handle is None:
+            seen[job.key] = Observation(State.UNSUBMITTED, reason="not submitted yet")
+        elif (found := judge(known[job.key], sure=False)) is not None:
+            seen[job.key] = found
+        else:
+            unsure.append(job)
+    # Their supervisor is dead. What it wrote last is on disk by now, so a second reading is final.
+    known |= facts(transport, unsure)
+    for job in unsure:
+        if (found := judge(known[job.key], sure=True)) is not None:
+            seen[job.key] = found
+    return {job.key: _waits_for(job, jobs, seen) for job in jobs}
+
+
+def recover(transport: Transport, jobs: Sequence[Job]) -> dict[str, Handle | Recovery]:
+    """See ``Executor.recover``. The tag is the claim, which the supervisor makes before it starts anything."""
+    answers: dict[str, Handle | Recovery] = {}
+    for job in jobs:
+        maybe = _may_still_start(job)  # before the claim is looked for: it may be made meanwhile
+        owner = transport.readlinks([job.paths.claim]).get(job.paths.claim, "")
+        if owner.startswith("job-"):
+            answers[job.key] = Handle(owner.removeprefix("job-"))
+        else:
+            answers[job.key] = Recovery.IN_FLIGHT if maybe else Recovery.GONE
+    return answers
+
+
+def facts(transport: Transport, jobs: Sequence[Job]) -> dict[str, Facts]:
+    """Everything that is written about them, the states first: what is decided from them cannot be undone later."""
+    known = [job for job in jobs if job.handle is not None]
+    if not known:
+        return {}
+    files = transport.read_matching(
+        dict.fromkeys(glob.escape(path) for job in known for path in (job.paths.state, _supervisor(job)))
+    )
+    outcomes = read_outcomes(transport, known)
+    return {
+        job.key: Facts(
+            job,
+            load(files.get(job.paths.state)),
+            load(files.get(_supervisor(job))),
+            transport.exists(job.paths.cancelled),
+            outcomes.get(job.key) or Outcome(),
+        )
+        for job in known
+    }
+
+
+def _supervisor(job: Job) -> str:
+    return job.paths.supervisor(job.handle.job_id if job.handle else "")
+
+
+def _may_still_start(job: Job) -> bool:
+    """Whether the launcher that recorded the intent, or a supervisor without tasks, is still at it."""
+    intent = records.read_json(job.paths.intent) or {}
+    folder = os.path.dirname(job.paths.dir)
+    try:
+        names = [name for name in os.listdir(folder) if re.fullmatch(r"supervisor-[0-9]+\.json", name)]
+    except OSError:
+        names = []
+    starters = [records.read_json(os.path.join(folder, name)) or {} for name in names]
+    if intent.get("pid") != os.getpid():
+        starters.append(intent)
+    return any(identity.alive(starter) is not False for starter in starters if "pid" in starter)
+
+
+def _waits_for(job: Job, jobs: Sequence[Job], seen: Mapping[str, Observation]) -> Observation:
+    """A pending task's reason, which lies in the others."""
+    mine = seen[job.key]
+    if mine.state is not State.PENDING:
+        return mine
+    home = os.path.dirname(job.paths.dir)
+    near = {other.name: seen[other.key].state for other in jobs if os.path.dirname(other.paths.dir) == home}
+    before = [name for name in job.after if near.get(name) is not State.SUCCEEDED]
+    return replace(mine, reason=f"waits for {', '.join(before)}" if before else "waits for its turn (max_parallel)")
