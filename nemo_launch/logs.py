@@ -244,9 +244,12 @@ def _follow(
                 return
             time.sleep(min(_LOOK, left))
 
-    if tell and not stream.found and not all(s.observation.state.final for s in first):
-        tell(f"no log yet, waiting: {_states(first)}")
-    return waiting.wait(next_answer, stream.update, sleep=nap)
+    def changed(statuses: list[TaskStatus]) -> None:
+        stream.update(statuses)
+        if tell and not stream.found and not all(s.observation.state.final for s in statuses):
+            tell(f"no log yet, waiting: {_states(statuses)}")
+
+    return waiting.wait(next_answer, changed, sleep=nap)
 
 
 def _drain(stream: Stream, remote: bool) -> None:

@@ -267,5 +267,3 @@ def test_a_follow_looks_at_the_file_rarely(tmp_path: Path, monkeypatch: pytest.M
     began = time.monotonic()
     shown(experiment, ["t"], follow=True)
     assert time.monotonic() - began > 0.5, "a dozen looks must not happen at once"
-
-

@@ -10,6 +10,9 @@ import os
 import sys
 from collections.abc import Sequence
 
+#: What a clone that was never installed may lack, by the name that is imported.
+_DEPENDENCIES = {"cattrs": "cattrs", "attr": "attrs", "yaml": "PyYAML", "rich": "rich", "fiddle": "fiddle"}
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
@@ -62,6 +65,10 @@ def _failed(prog: str, words: list[str], error: Exception) -> int:
         return error.exit_code
     if isinstance(error, OSError) and error.filename is None and error.errno is not None and not _stdout_works():
         _complain(f"{prog}: error: cannot write the output: {error.strerror}.\n")
+        return 1
+    if isinstance(error, ModuleNotFoundError) and error.name in _DEPENDENCIES:
+        what = f"the Python package {_DEPENDENCIES[error.name]} is missing from {sys.executable}"
+        _complain(f"{prog}: error: {what}. Install it there, or call {prog} with the Python that has it.\n")
         return 1
     _complain(errors.unexpected(prog, error))
     return 1

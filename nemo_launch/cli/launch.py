@@ -35,8 +35,14 @@ def run(prog: str, argv: list[str]) -> int:
         experiment.launch(again=flags.again)
     except InputError as error:
         raise asked.named(error) from None
+    for plan in experiment.plans:
+        for text in (*(note for code in plan.task.code for note in code.notes), *plan.notes):
+            output.tell(errors.note(prog, text))
     if experiment.adopted:
         text = f"this launch was interrupted before; going on with {experiment.id}. --again starts another"
+        output.tell(errors.note(prog, text))
+    if experiment.stale:
+        text = "it was submitted with the code as it was then; files have changed since. --again takes today's"
         output.tell(errors.note(prog, text))
     if asked.mode == "detach":
         _show(prog, flags, asked, experiment.statuses())

@@ -74,7 +74,8 @@ class Cli:
                 process.wait()
         if self.home.exists():
             for folder in self.home.glob("experiments/*/*"):
-                self("cancel", folder.name)
+                if not list(folder.glob("*/exit-*.json")):
+                    self("cancel", folder.name)
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ def test_all_problems_at_once(refused: Refused) -> None:
 def test_a_machine_without_slurm(cli: Cli, refused: Refused, tmp_path: Path) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
-    for name in ("bash", "env", "git"):
+    for name in ("bash", "sh", "env", "git"):
         for folder in os.get_exec_path():
             if os.access(os.path.join(folder, name), os.X_OK):
                 (tools / name).symlink_to(os.path.join(folder, name))
@@ -119,6 +119,14 @@ def test_a_near_name_is_offered(cli: Cli) -> None:
     assert (done.code, "training" in done.err) == (2, True)
     done = cli("logs", "training", "trainng")
     assert (done.code, "Did you mean training?" in done.err) == (2, True)
+
+
+def test_a_clone_without_its_dependencies_names_them(cli: Cli) -> None:
+    cli.script("cattrs.py", "raise ModuleNotFoundError(\"No module named 'cattrs'\", name='cattrs')\n")
+    done = cli("-s", cli.script("a.sh", "true\n"), PYTHONPATH=str(cli.work))
+    assert (done.code, "Traceback" in done.err) == (1, False)
+    assert "the Python package cattrs is missing from" in done.err
+    assert "bug" not in done.err
 
 
 def test_debug_shows_the_traceback(cli: Cli) -> None:

@@ -43,7 +43,9 @@ def test_a_dry_run_on_slurm_needs_no_queue(cli: Cli, tmp_path: Path) -> None:
     for name in ("sbatch", "squeue", "scontrol", "sinfo", "sacct", "scancel", "srun"):
         (tools / name).write_text(f'#!/bin/sh\n[ "$*" = --version ] || echo "{name} $*" >> {tmp_path}/calls\n')
         (tools / name).chmod(0o755)
-    done = cli("-e", "slurm", "-s", cli.script("a.sh", "true\n"), "-n", "2", "--dry-run", PATH=f"{tools}:{cli.env['PATH']}")
+    done = cli(
+        "-e", "slurm", "-s", cli.script("a.sh", "true\n"), "-n", "2", "--dry-run", PATH=f"{tools}:{cli.env['PATH']}"
+    )
     assert done.code == 0, done
     assert "#SBATCH --nodes=2\n" in done.out
     assert "#SBATCH --partition=general\n" in done.out

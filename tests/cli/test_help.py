@@ -12,7 +12,19 @@ from nemo_launch.cli.parser import VERBS
 from tests.cli.conftest import RUN_PY, Cli
 
 # What argparse itself needs, and the modules of the command line; anything else makes --help slow.
-NEVER = {"dataclasses", "inspect", "yaml", "cattrs", "rich", "fiddle", "torch", "json", "subprocess", "socket", "shutil"}
+NEVER = {
+    "dataclasses",
+    "inspect",
+    "yaml",
+    "cattrs",
+    "rich",
+    "fiddle",
+    "torch",
+    "json",
+    "subprocess",
+    "socket",
+    "shutil",
+}
 
 
 @pytest.mark.parametrize("words", [["--help"], ["-s", "x.py", "--help"], *[[verb, "--help"] for verb in VERBS]])

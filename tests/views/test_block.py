@@ -98,7 +98,9 @@ def test_json_has_the_documented_keys() -> None:
         "directory": "/w/experiments/nemo-demo-run/nemo-demo-run_1753123402",
     }
     [task] = document["tasks"]
-    for line in (json.__doc__ or "").split("tasks           list, in the order")[1].split("**status and")[0].splitlines():
+    for line in (
+        (json.__doc__ or "").split("tasks           list, in the order")[1].split("**status and")[0].splitlines()
+    ):
         for key in line.strip().split("  ")[0].split(", "):
             if line.startswith(" " * 8) and key.isidentifier():
                 assert key in task, f"{key} is documented"

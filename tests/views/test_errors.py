@@ -6,9 +6,7 @@ from nemo_launch.views import errors
 
 def test_each_problem_is_a_paragraph_of_its_own() -> None:
     error = InputError([Problem("a is wrong", "--a", "Fix a."), Problem("b is wrong")])
-    assert errors.paragraphs("run.py", error) == (
-        "run.py: error: --a: a is wrong. Fix a.\nrun.py: error: b is wrong\n"
-    )
+    assert errors.paragraphs("run.py", error) == ("run.py: error: --a: a is wrong. Fix a.\nrun.py: error: b is wrong\n")
 
 
 def test_what_a_scheduler_says_stays_one_paragraph_and_steers_no_terminal() -> None:
