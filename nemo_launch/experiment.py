@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -39,6 +40,10 @@ class Experiment:
         self.title = title
         self.adopted = False
         """Whether ``run`` went on with an unfinished launch of the same request instead of making a new one."""
+        self.stale: list[str] = []
+        """Tasks that this unfinished launch had submitted with other code than there is now."""
+        self.plans: list[Plan] = []
+        """What ``run`` submitted."""
         self._default = executor
         self._adds: list[tuple[str, Recipe, Executor, tuple[str, ...]]] = []
         self._tasks: list[tuple[str, tuple[str, ...], Executor]] = []
@@ -131,7 +136,10 @@ class Experiment:
         plans = [(executor.plan(task, self._paths_of(task.name, executor)), executor) for task, executor in tasks]
         self._tasks = [(task.name, task.after, executor) for task, executor in tasks]
         self._ran = True
+        self.plans = [plan for plan, _ in plans]
         launching.start(self.paths, plans, self.adopted)
+        if self.adopted:
+            self.stale = launching.stale([plan for plan, _ in plans])
 
     def confirm(self) -> None:
         """The user has seen the result of the launch: from now on the same request makes a new experiment."""
@@ -166,9 +174,15 @@ class Experiment:
     def cancel(self, name: str | None = None) -> list[TaskStatus]:
         """End one task or all, for sure; tasks that have ended keep their result. Returns what all are afterwards."""
         chosen = self._pick(name)
+        groups: dict[Executor, list[Job]] = {}
         for status in self.statuses():  # finds ids that were not recorded
             if status.name in chosen and not status.observation.state.final:
-                status.executor.cancel([status.job])
+                groups.setdefault(status.executor, []).append(status.job)
+        for executor, jobs in groups.items():
+            executor.cancel(jobs)
+        if name is None:
+            with contextlib.suppress(RecordError):
+                self.confirm()  # whoever ended a launch does not want it to be gone on with
         return self.statuses()
 
     def logs(self, name: str | None = None, follow: bool = False, rank: int | None = None) -> None:

@@ -146,7 +146,10 @@ def settle(jobs: Sequence[tuple[Job, Executor]]) -> None:
     deadline = time.monotonic() + _IN_FLIGHT_SECONDS
     lost = [(job, executor) for job, executor in jobs if job.intended is not None and job.handle is None]
     while lost:
-        _, open_ends = observing.recover(lost)
+        found, open_ends = observing.recover(lost)
+        for job in found.values():
+            if job.handle and not os.path.exists(job.paths.handle):
+                ledger.write_handle(job.paths, job.handle)  # going on without it would double the job
         lost = [(job, executor) for job, executor in lost if job.key in open_ends]
         if lost and time.monotonic() > deadline:
             raise Unreachable(
@@ -208,7 +211,7 @@ def start(paths: ExperimentPaths, plans: Sequence[tuple[Plan, Executor]], adopte
 
 
 def _go_on(plans: Sequence[tuple[Plan, Executor]], book: ledger.FileLedger) -> None:
-    """Settle what a dead launcher left: ids it did not record, tasks whose turn cannot come, code that changed since."""
+    """Settle what a dead launcher left: ids not recorded, tasks whose turn cannot come, code that changed since."""
     settle([(ledger.read_job(plan.task.name, plan.paths), executor) for plan, executor in plans])
     left = [(plan, executor) for plan, executor in plans if book.handle(plan.task.name) is None]
     needed = {name for plan, _ in left for name in plan.task.after}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from nemo_launch import ledger, records
-from nemo_launch.executors.base import Executor, Handle, Job, Observation, State
+from nemo_launch.errors import RecordError
+from nemo_launch.executors.base import Executor, Handle, Job, Observation, Recovery, State
+from nemo_launch.records import ExperimentPaths
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,7 @@ class TaskStatus:
 
 def observe(tasks: Sequence[tuple[Job, Executor]]) -> list[TaskStatus]:
     """The state of all tasks, in order. Ids that a killed launcher did not record are found and recorded."""
-    found = recover(tasks)
+    found, _ = recover(tasks)
     jobs = [(found.get(job.key, job), executor) for job, executor in tasks]
     seen: dict[str, Observation] = {}
     for executor, group in _groups([(job, executor) for job, executor in jobs if job.handle]):
@@ -30,18 +33,26 @@ def observe(tasks: Sequence[tuple[Job, Executor]]) -> list[TaskStatus]:
     return [TaskStatus(job.name, job, executor, seen.get(job.key) or _unsubmitted(job)) for job, executor in jobs]
 
 
-def recover(tasks: Sequence[tuple[Job, Executor]]) -> dict[str, Job]:
-    """Jobs whose intent had no id, but which the scheduler knows; their ids are recorded now (by ``Job.key``)."""
+def recover(tasks: Sequence[tuple[Job, Executor]]) -> tuple[dict[str, Job], set[str]]:
+    """Jobs whose intent had no id, but which the scheduler knows; their ids are recorded now (by ``Job.key``).
+
+    Beside them the keys of those of which it cannot be said yet.
+    """
     lost = [(job, executor) for job, executor in tasks if job.intended is not None and job.handle is None]
-    found = {}
+    found: dict[str, Job] = {}
+    open_ends: set[str] = set()
     for executor, group in _groups(lost):
         answers = executor.recover(group)
         for job in group:
             answer = answers.get(job.key)
             if isinstance(answer, Handle):
-                ledger.write_handle(job.paths, answer)
+                # A record that cannot be written now (full disk, another user's) is written the next time.
+                with contextlib.suppress(RecordError):
+                    ledger.write_handle(job.paths, answer)
                 found[job.key] = replace(job, handle=answer, submitted=time.time())
-    return found
+            elif answer is not Recovery.GONE:
+                open_ends.add(job.key)
+    return found, open_ends
 
 
 def _groups(tasks: Iterable[tuple[Job, Executor]]) -> list[tuple[Executor, list[Job]]]:
@@ -54,10 +65,16 @@ def _groups(tasks: Iterable[tuple[Job, Executor]]) -> list[tuple[Executor, list[
 
 def _unsubmitted(job: Job) -> Observation:
     refused = records.read_json(job.paths.refused)
+    if refused and refused.get("skipped"):
+        return Observation(State.CANCELLED, reason=str(refused.get("reason", "")), skipped=True)
+    alive, _ = ledger.launcher_alive(ExperimentPaths.around(job.paths))
+    again = "" if alive else "; the same command again goes on with it"
     if refused:
         reason = f"the scheduler refused it: {refused.get('reason', '')}"
     elif job.intended is not None:
-        reason = "its submission was under way when last heard of, and the scheduler does not show it"
-    else:
+        reason = f"its submission was under way when last heard of, and the scheduler does not show it{again}"
+    elif alive:
         reason = "not submitted yet"
-    return Observation(State.UNSUBMITTED, reason=reason)
+    else:
+        reason = f"its launch was interrupted before it was submitted{again}"
+    return Observation(State.UNSUBMITTED, reason=reason, extra={} if alive else {"stalled": True})

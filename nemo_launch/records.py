@@ -124,6 +124,13 @@ class ExperimentPaths:
     title: str
     id: str
 
+    @classmethod
+    def around(cls, task: TaskPaths) -> ExperimentPaths:
+        """The experiment that a task belongs to."""
+        folder, id = os.path.split(os.path.dirname(task.dir))
+        folder, title = os.path.split(folder)
+        return cls(os.path.dirname(folder), title, id)
+
     @property
     def dir(self) -> str:
         """The experiment's directory."""

@@ -23,7 +23,7 @@ def wait(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[TaskStatus]:
-    """Ask until every task is final (or ``timeout`` seconds have passed); the last answer.
+    """Ask until no task will change any more (or ``timeout`` seconds have passed); the last answer.
 
     ``on_change`` gets every answer whose states differ from the one before. An exit record that a job leaves in its
     folder brings the next question forward, so that the end is noticed at once although the scheduler is asked rarely.
@@ -44,8 +44,8 @@ def wait(
                 if on_change:
                     on_change(tasks)
             last = list(states)
-            if all(task.observation.state.final for task in tasks):
-                return tasks
+            if all(task.observation.state.final or task.observation.extra.get("stalled") for task in tasks):
+                return tasks  # what a dead launcher did not submit, nobody will
         local = all(task.executor.kind == "local" for task in tasks)
         next_question = clock() + (look if local else interval)
         records = _exit_records(tasks)

@@ -1,0 +1,391 @@
+"""kill -9 of the launcher before, during and after each step of submission: no job is lost, none is doubled.
+
+How often a payload ran is told by a file that it appends to, how many jobs there are by squeue; what the product
+itself says comes third and must agree.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import MakeScene
+from tests.e2e.scene import Scene, names
+from tests.faults import Rules, after, exists
+from tests.lab import Lab
+
+TASK = "experiments/*/*/*"
+
+
+def command(scene: Scene, *more: str) -> list[str]:
+    """The same launch each time: the payload appends to a file beside the work dir."""
+    ran = str(scene.launcher.workspace / "ran")
+    return ["-e", "slurm", "-p", "a3m", "-s", "payload.sh", *more, "--", "payload", ran]
+
+
+@dataclass
+class Kill:
+    """Where the launcher dies, and how slow sbatch is meanwhile."""
+
+    point: Callable[[Scene], Callable[[], bool]]
+    rules: Rules = field(default_factory=Rules)
+    survives: bool = True
+    """sbatch itself lives on, and so there will be a job."""
+
+
+def on_disk(pattern: str) -> Callable[[Scene], Callable[[], bool]]:
+    return lambda scene: exists(scene.launcher.runs, pattern)
+
+
+KILLS = {
+    "while the snapshot is taken": Kill(on_disk("snapshots")),
+    "folder claimed": Kill(on_disk("experiments/*/*")),
+    "record written": Kill(on_disk("experiments/*/*/experiment.json")),
+    "script written": Kill(on_disk(f"{TASK}/job.sh")),
+    "intent written": Kill(on_disk(f"{TASK}/intent.json")),
+    "sbatch entered, slow to submit": Kill(lambda s: s.commands.entered("sbatch"), Rules(before=2.5)),  # type: ignore[union-attr]
+    "job submitted, answer on its way": Kill(lambda s: s.commands.returned("sbatch"), Rules(after=2.5)),  # type: ignore[union-attr]
+    "sbatch slow on both sides": Kill(lambda s: s.commands.entered("sbatch"), Rules(before=1, after=1)),  # type: ignore[union-attr]
+    "id written": Kill(on_disk(f"{TASK}/handle.json")),
+    "block printed": Kill(lambda s: lambda: b"Local Directory" in (s.launcher.workspace / "out").read_bytes()),
+}
+
+
+@dataclass
+class Story:
+    """What was seen on the way."""
+
+    killed: bool
+    first: list[dict[str, Any]] | None
+    """Status right after the kill; None: there is no experiment."""
+    again: subprocess.CompletedProcess[str]
+    last: list[dict[str, Any]]
+    experiments: list[str]
+    jobs: dict[str, str]
+    ran: list[str]
+    finished: bool = False
+    """The launcher was done before it was killed."""
+
+
+def play(scene: Scene, kill: Kill) -> Story:
+    """Launch, kill, ask, launch the same again, wait for the end."""
+    assert scene.commands is not None
+    scene.commands.set("sbatch", kill.rules)
+    (scene.launcher.workspace / "out").touch()
+    with (scene.launcher.workspace / "out").open("w") as out:
+        killed = scene.killed(scene.start(*command(scene), stdout=out), kill.point(scene))
+    first = scene.status() if scene.experiments() else None
+    again = scene(*command(scene), timeout=200)
+    last = scene.ended()
+    time.sleep(1)  # a second job would have started by now
+    return Story(killed, first, again, last, scene.experiments(), scene.jobs(), scene.ran())
+
+
+@pytest.fixture(scope="module")
+def stories(make_scene: MakeScene, slurm: Lab) -> Iterator[dict[str, Future[Story]]]:
+    """All of them under way at once, because most of their time is waiting."""
+    with ThreadPoolExecutor(4) as pool:
+        yield {name: pool.submit(play, make_scene(slurm, True), kill) for name, kill in KILLS.items()}
+
+
+@pytest.mark.parametrize("name", KILLS)
+def test_the_same_launch_again_gives_exactly_one_job(stories: dict[str, Future[Story]], name: str) -> None:
+    story = stories[name].result()
+    assert story.again.returncode == 0, story.again.stderr
+    assert len(story.ran) == 1
+    assert len(story.jobs) == 1
+    assert len(story.experiments) == 1
+    (task,) = story.last
+    assert (task["state"], task["exit_code"]) == ("SUCCEEDED", 0)
+    assert [task["job_id"]] == list(story.jobs) == [line.split()[1] for line in story.ran]
+    if story.first is not None:
+        assert story.first[0]["state"] in ("UNSUBMITTED", "SUBMITTED", "PENDING", "RUNNING", "SUCCEEDED")
+        assert story.first[0]["job_id"] in (None, task["job_id"])
+        assert story.killed and "going on with" in story.again.stderr
+
+
+def test_status_finds_the_job_whose_answer_never_came(stories: dict[str, Future[Story]]) -> None:
+    story = stories["job submitted, answer on its way"].result()
+    assert story.first is not None
+    assert story.first[0]["job_id"] in story.jobs
+
+
+def test_status_says_what_a_launch_that_died_before_submitting_needs(wrapped: Scene) -> None:
+    point = exists(wrapped.launcher.runs, "experiments/*/*/experiment.json")
+    if not wrapped.killed(wrapped.start(*command(wrapped)), point) or wrapped.jobs():
+        pytest.skip("the launcher was quicker than its killer")
+    (task,) = wrapped.status()
+    assert task["state"] == "UNSUBMITTED"
+    assert "same command again" in task["reason"]
+    waited = wrapped("status", "--wait", timeout=30)  # there is nothing to wait for
+    assert waited.returncode == 1
+
+
+def test_again_makes_a_second_one(wrapped: Scene) -> None:
+    assert wrapped.commands is not None
+    wrapped.commands.set("sbatch", after=1.5)
+    wrapped.killed(wrapped.start(*command(wrapped)), wrapped.commands.returned("sbatch"))
+    done = wrapped(*command(wrapped, "--again"))
+    assert done.returncode == 0, done.stderr
+    for experiment in wrapped.experiments():
+        wrapped.ended(experiment)
+    assert len(wrapped.experiments()) == len(wrapped.jobs()) == len(wrapped.ran()) == 2
+
+
+def test_a_job_that_ended_before_the_next_launch_is_not_run_again(wrapped: Scene) -> None:
+    assert wrapped.commands is not None
+    wrapped.commands.set("sbatch", after=1)
+    wrapped.killed(wrapped.start(*command(wrapped)), wrapped.commands.returned("sbatch"))
+    deadline = time.monotonic() + 60
+    while list(wrapped.jobs().values()) != ["COMPLETED"]:
+        assert time.monotonic() < deadline, wrapped.jobs()
+        time.sleep(0.3)
+    done = wrapped(*command(wrapped))
+    assert "going on with" in done.stderr
+    assert "- Status: SUCCEEDED" in done.stdout
+    assert len(wrapped.jobs()) == len(wrapped.ran()) == 1
+    third = wrapped(*command(wrapped))  # that launch was seen through: this one is another
+    assert "going on with" not in third.stderr
+    assert len(wrapped.experiments()) == 2
+
+
+def test_status_heals_first_and_then_the_same_launch_shows_that_job(wrapped: Scene) -> None:
+    assert wrapped.commands is not None
+    wrapped.commands.set("sbatch", after=1)
+    wrapped.killed(wrapped.start(*command(wrapped)), wrapped.commands.returned("sbatch"))
+    (healed,) = wrapped.status()
+    assert wrapped.directory().joinpath("handle.json").exists()
+    done = wrapped(*command(wrapped))
+    assert f"- Job id: {healed['job_id']}" in done.stdout
+    wrapped.ended()
+    assert len(wrapped.jobs()) == len(wrapped.ran()) == 1
+
+
+def test_a_job_that_wrote_into_the_work_dir_does_not_make_the_request_another(wrapped: Scene) -> None:
+    """The next snapshot has other files in it; the command is the same."""
+    assert wrapped.commands is not None
+    wrapped.commands.set("sbatch", after=1)
+    inside = str(wrapped.launcher.work / "written-by-the-job")
+    words = ["-e", "slurm", "-p", "a3m", "-s", "payload.sh", "--", "payload", inside]
+    wrapped.killed(wrapped.start(*words), wrapped.commands.returned("sbatch"))
+    wrapped.ended()
+    assert Path(inside).exists()
+    done = wrapped(*words)
+    assert "files have changed since" in done.stderr
+    assert len(wrapped.jobs()) == 1
+
+
+def test_an_edited_script_is_another_request(wrapped: Scene) -> None:
+    assert wrapped.commands is not None
+    wrapped.commands.set("sbatch", after=1)
+    wrapped.killed(wrapped.start(*command(wrapped)), wrapped.commands.returned("sbatch"))
+    wrapped.launcher.write("payload.sh", '#!/bin/bash\necho "edited $2" >> "$2"\n', 0o755)
+    wrapped(*command(wrapped))
+    for experiment in wrapped.experiments():
+        wrapped.ended(experiment)
+    assert len(wrapped.jobs()) == len(wrapped.ran()) == 2
+
+
+def test_a_cancelled_launch_is_not_gone_on_with(wrapped: Scene) -> None:
+    assert wrapped.commands is not None
+    wrapped.commands.set("sbatch", after=1)
+    words = [*command(wrapped), "60"]
+    wrapped.killed(wrapped.start(*words), wrapped.commands.returned("sbatch"))
+    ended = wrapped("cancel", "payload")
+    assert "- Status: CANCELLED" in ended.stdout, ended
+    assert names(wrapped.status()) == ["CANCELLED"]
+    done = wrapped(*words)
+    assert "going on with" not in done.stderr
+    assert len(wrapped.experiments()) == 2
+    wrapped("cancel", "payload")
+
+
+# -- the adopting launch has its own troubles ----------------------------------------------------------------------
+
+
+def test_the_adopting_launch_is_killed_too(wrapped: Scene) -> None:
+    assert wrapped.commands is not None
+    wrapped.commands.set("sbatch", before=3)
+    wrapped.killed(wrapped.start(*command(wrapped)), wrapped.commands.entered("sbatch"))
+    second = wrapped.start(*command(wrapped))
+    assert wrapped.killed(second, exists(wrapped.launcher.runs, "experiments/*/*/launcher-1.json"))
+    done = wrapped(*command(wrapped), timeout=200)
+    assert done.returncode == 0, done.stderr
+    wrapped.ended()
+    assert len(wrapped.experiments()) == len(wrapped.jobs()) == len(wrapped.ran()) == 1
+
+
+def test_two_adopters_at_once(wrapped: Scene) -> None:
+    assert wrapped.commands is not None
+    wrapped.commands.set("sbatch", before=2)
+    wrapped.killed(wrapped.start(*command(wrapped)), wrapped.commands.entered("sbatch"))
+    both = [wrapped.start(*command(wrapped), stderr=subprocess.PIPE) for _ in range(2)]
+    said = [process.communicate(timeout=200)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert all("going on with" in text for text in said)
+    wrapped.ended()
+    assert len(wrapped.experiments()) == len(wrapped.jobs()) == len(wrapped.ran()) == 1
+
+
+# -- sbatch dies, or answers oddly ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("entered", [True, False], ids=["before it submitted", "after it submitted"])
+def test_sbatch_itself_is_killed(wrapped: Scene, entered: bool) -> None:
+    commands = wrapped.commands
+    assert commands is not None
+    commands.set("sbatch", before=5 * entered, after=5 * (not entered))
+    process = wrapped.start(*command(wrapped), stderr=subprocess.PIPE)
+    point = commands.entered("sbatch") if entered else commands.returned("sbatch")
+    deadline = time.monotonic() + 60
+    while not point():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    import json
+    import os
+
+    os.kill(json.loads((commands.directory / "sbatch.1.entered").read_text())["pid"], signal.SIGKILL)
+    _, said = process.communicate(timeout=60)
+    commands.set("sbatch")
+    if entered:
+        assert process.returncode == 3
+        assert "was not submitted" in said and "Traceback" not in said
+        assert wrapped.jobs() == {}
+    else:
+        assert process.returncode == 0, said
+    done = wrapped(*command(wrapped)) if entered else None
+    assert done is None or done.returncode == 0
+    wrapped.ended()
+    assert len(wrapped.jobs()) == len(wrapped.ran()) == 1
+
+
+@pytest.mark.parametrize(
+    ("rules", "code"),
+    [
+        (Rules(banner="Welcome to cluster 7\n123 users today\n"), 0),
+        (Rules(silent=True), 0),
+        (Rules(fail_first=1), 0),
+    ],
+    ids=["a banner with digits", "nothing and status 0", "Socket timed out after it was accepted"],
+)
+def test_odd_answers_lose_and_double_nothing(wrapped: Scene, rules: Rules, code: int) -> None:
+    assert wrapped.commands is not None
+    wrapped.commands.set("sbatch", rules)
+    done = wrapped(*command(wrapped))
+    assert done.returncode == code, done.stderr
+    (task,) = wrapped.ended()
+    assert [task["job_id"]] == list(wrapped.jobs())
+    assert len(wrapped.ran()) == 1
+
+
+def test_a_submission_that_never_arrived_leaves_nothing(wrapped: Scene) -> None:
+    assert wrapped.commands is not None
+    wrapped.commands.set("sbatch", refuse_first=1)
+    done = wrapped(*command(wrapped))
+    assert done.returncode == 3
+    assert "Socket timed out" in done.stderr
+    assert wrapped.experiments() == []
+    assert wrapped(*command(wrapped)).returncode == 0
+    wrapped.ended()
+    assert len(wrapped.jobs()) == len(wrapped.ran()) == 1
+
+
+# -- several tasks -------------------------------------------------------------------------------------------------
+
+THREE = """
+import sys
+import nemo_launch as nl
+executor = nl.SlurmExecutor(partition="a3m")
+with nl.Experiment("three", executor=executor) as exp:
+    a = exp.add(nl.Script("payload.sh", args=["a", {ran!r}]), name="a")
+    b = exp.add(nl.Script("payload.sh", args=["b", {ran!r}]), name="b", dependencies=[a])
+    exp.add(nl.Script("payload.sh", args=["c", {ran!r}]), name="c", dependencies=[a, b])
+    exp.run(detach=True)
+"""
+
+
+def three(scene: Scene) -> str:
+    return THREE.format(ran=str(scene.launcher.workspace / "ran"))
+
+
+POINTS: dict[str, tuple[Callable[[Scene], Callable[[], bool]], Rules]] = {
+    "before the first": (on_disk("experiments/*/*/experiment.json"), Rules()),
+    "in the first": (lambda s: s.commands.entered("sbatch"), Rules(before=1)),  # type: ignore[union-attr]
+    "after the first": (on_disk("experiments/*/*/a/handle.json"), Rules(before=0.3)),
+    "in the second, submitted": (lambda s: s.commands.returned("sbatch", 2), Rules(after=1)),  # type: ignore[union-attr]
+    "in the third, not yet submitted": (lambda s: s.commands.entered("sbatch", 3), Rules(before=1)),  # type: ignore[union-attr]
+    "after the third": (on_disk("experiments/*/*/c/handle.json"), Rules()),
+    "some time": (lambda s: after(0.9), Rules(before=0.2)),
+}
+
+
+def play_three(scene: Scene, name: str) -> Story:
+    point, rules = POINTS[name]
+    assert scene.commands is not None
+    scene.commands.set("sbatch", rules)
+    killed = scene.killed(scene.start_python(three(scene)), point(scene))
+    finished = not killed or exists(scene.launcher.runs, "experiments/*/*/launched")()
+    first = scene.status() if scene.experiments() else None
+    again = scene.run_python(three(scene), timeout=200)
+    for experiment in scene.experiments():
+        last = scene.ended(experiment, timeout=90)
+    return Story(killed, first, again, last, scene.experiments(), scene.jobs(), scene.ran(), finished)
+
+
+@pytest.fixture(scope="module")
+def stories_of_three(make_scene: MakeScene, slurm: Lab) -> Iterator[dict[str, Future[Story]]]:
+    with ThreadPoolExecutor(4) as pool:
+        yield {name: pool.submit(play_three, make_scene(slurm, True), name) for name in POINTS}
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_three_tasks_with_dependencies_each_run_once_in_order(
+    stories_of_three: dict[str, Future[Story]], name: str
+) -> None:
+    story = stories_of_three[name].result()
+    assert story.again.returncode == 0, story.again.stderr
+    assert names(story.last) == ["SUCCEEDED"] * 3
+    # a launcher that came to its end before it was killed has launched, and the next launch is another
+    assert len(story.experiments) == (2 if story.finished else 1)
+    assert [line.split()[0] for line in story.ran] == ["a", "b", "c"] * len(story.experiments)
+    assert len(story.jobs) == 3 * len(story.experiments)
+    assert set(story.jobs) >= set(names(story.last, "job_id"))
+
+
+def test_a_predecessor_that_failed_meanwhile_skips_what_was_not_submitted(wrapped: Scene) -> None:
+    assert wrapped.commands is not None
+    text = three(wrapped).replace('nl.Script("payload.sh", args=["a"', 'nl.Script("fails.sh", args=["a"')
+    wrapped.launcher.write("fails.sh", "exit 5\n", 0o755)
+    wrapped.commands.set("sbatch", before=1)
+    wrapped.killed(wrapped.start_python(text), exists(wrapped.launcher.runs, "experiments/*/*/a/handle.json"))
+    wrapped.until(lambda tasks: tasks[0]["state"] == "FAILED")
+    done = wrapped.run_python(text)
+    assert done.returncode == 0, done.stderr
+    tasks = wrapped.ended()
+    assert names(tasks) == ["FAILED", "CANCELLED", "CANCELLED"]
+    assert names(tasks, "skipped") == [False, True, True]
+    assert wrapped.ran() == []
+
+
+# -- on this machine -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "pattern", ["snapshots", "experiments/*/*", "experiments/*/*/experiment.json", f"{TASK}/intent.json", f"{TASK}/claim"]
+)
+def test_a_local_launch_that_is_killed_runs_once(here: Scene, pattern: str) -> None:
+    words = ["-s", "payload.sh", "--detach", "--", "payload", str(here.launcher.workspace / "ran")]
+    killed = here.killed(here.start(*words), exists(here.launcher.runs, pattern))
+    done = here(*words)
+    assert done.returncode == 0, done.stderr
+    assert names(here.ended()) == ["SUCCEEDED"]
+    if killed:
+        assert len(here.experiments()) == len(here.ran()) == 1
