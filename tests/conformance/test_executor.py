@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from nemo_launch.errors import LaunchError
 from nemo_launch.executors.base import Recovery, State
 from tests.conformance.site import DUMP, DUMP_SCRIPT, Run, Site
 
@@ -48,6 +49,18 @@ def test_environment_arrives_byte_for_byte(site: Site, python: bool) -> None:
     )
     _, seen = payload_saw(run, out)
     assert {name: seen.get(name) for name in env} == env
+    run.wait()
+
+
+@pytest.mark.slow
+def test_arguments_and_environment_pass_through_torchrun(site: Site) -> None:
+    out = site.folder / "seen.json"
+    env = {f"V{i}": value for i, value in enumerate(VALUES)}
+    run = site.launch(site.task("dump", DUMP, str(out), *TRICKY, python=True, env=env), launcher="torchrun")
+    argv, seen = payload_saw(run, out)
+    assert argv == TRICKY
+    assert {name: seen.get(name) for name in env} == env
+    assert (seen["RANK"], seen["WORLD_SIZE"]) == ("0", "1")
     run.wait()
 
 
@@ -163,6 +176,22 @@ def test_dependants_of_a_failure_are_skipped(site: Site) -> None:
     assert "bad" in seen["next"].reason
     assert seen["free"].state is State.SUCCEEDED
     assert not (site.folder / "ran").exists()
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_a_predecessor_may_have_ended_long_ago(site: Site, code: int) -> None:
+    first = site.task("first", f"#!/bin/sh\nexit {code}\n")
+    run = site.prepare(first, site.task("late", "#!/bin/sh\ntouch ran\n", after=["first"]))
+    run.executor.submit(run.plans[:1], run.book)
+    run.until(lambda seen: seen["first"].state.final)
+    try:
+        run.executor.submit(run.plans[1:], run.book)
+    except LaunchError:  # to refuse is as good as to skip, and nothing stays pending for ever
+        assert code != 0
+    else:
+        seen = run.wait()["late"]
+        assert (seen.state, seen.skipped) == ((State.CANCELLED, True) if code else (State.SUCCEEDED, False))
+    assert (site.folder / "ran").exists() == (code == 0)
 
 
 def test_cancel_ends_what_runs_and_what_waits(site: Site) -> None:

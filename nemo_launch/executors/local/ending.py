@@ -19,6 +19,8 @@ from nemo_launch.transport import Transport
 
 #: Added to the grace before an end that was asked for is no longer waited for.
 SLACK_SECONDS = 35.0
+#: A supervisor that has done nothing this long after the grace (it may be stopped) is not waited for.
+_STUCK_SECONDS = 5.0
 #: Nothing more to wait for: it has ended, or whether it has cannot be seen from here.
 OVER = (State.SUCCEEDED, State.FAILED, State.CANCELLED, State.UNKNOWN, State.UNSUBMITTED)
 
@@ -35,7 +37,9 @@ def end(transport: Transport, jobs: Sequence[Job], how: str, grace: float | None
     ask(facts(transport, live).values(), how)
     deadline, pause = time.monotonic() + (grace or 0.0) + SLACK_SECONDS, 0.02
     while live:
-        end_directly(orphaned(list(facts(transport, live).values())), how, grace or 0.0)
+        known = list(facts(transport, live).values())
+        stuck = grace is not None and time.monotonic() > deadline - SLACK_SECONDS + _STUCK_SECONDS
+        end_directly([each for each in known if unsupervised(each, stuck)], how, grace or 0.0)
         seen |= poll(transport, live)
         live = [job for job in live if seen[job.key].state not in OVER]
         if grace is None or time.monotonic() > deadline:
@@ -63,9 +67,9 @@ def mark(job: Job, how: str) -> None:
     records.write_json(job.paths.cancelled, {"how": how, "time": time.time(), **identity.mine()})
 
 
-def orphaned(facts: Sequence[Facts]) -> list[Facts]:
-    """Those whose supervisor on this machine is dead."""
-    return [each for each in facts if not each.supervisor or identity.alive(each.supervisor) is False]
+def unsupervised(facts: Facts, stuck: bool) -> bool:
+    """Whether its supervisor on this machine is dead, or (``stuck``) does not do what it was asked to."""
+    return not facts.supervisor or identity.alive(facts.supervisor) in ((False, True) if stuck else (False,))
 
 
 def end_directly(facts: Sequence[Facts], how: str, grace: float) -> None:

@@ -87,7 +87,7 @@ def _unsupervised(facts: Facts) -> Observation:
         if restarted:
             return _observation(facts, State.FAILED, "the machine restarted while it ran")
         return _observation(facts, State.FAILED, "ended without an exit code (killed), as did its supervisor")
-    if not facts.state:
+    if not facts.state and not facts.supervisor:
         return _observation(facts, State.UNKNOWN, f"there is no readable {facts.job.paths.state}")
     return _observation(facts, State.FAILED, f"never started: {how} before its turn came")
 

@@ -31,6 +31,8 @@ def work_dir(config: LocalConfig, task: Task) -> str:
 def check(config: LocalConfig, tasks: Sequence[Task], given: Mapping[str, str]) -> list[Problem]:
     """All problems; ``given`` are values of secrets that came with the config."""
     found = list(validate(config))
+    if not os.path.isdir("/proc/self"):
+        found.append(Problem("there is no /proc, by which the tasks are found again", "executor", "Use Linux."))
     for task in tasks:
         env = environment.job_environment(config, task.env, os.environ)
         secrets = tuple(dict.fromkeys((*config.secrets, *task.secrets)))

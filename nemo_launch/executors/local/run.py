@@ -172,6 +172,8 @@ class Run:
         how: dict[str, Any] = {"reason": reason} if reason else {}
         if code is not None:
             how |= {"code": code} if code >= 0 else {"signal": processes.signal_name(-code)}
+            if code < 0 and "cause" not in self.said and os.path.exists(self.paths.cancelled):
+                how["cause"] = "cancelled"  # by a launcher that found this process too slow
         self.become("ended", ended=time.time(), **how)
 
     def _to_script(self, number: int) -> None:

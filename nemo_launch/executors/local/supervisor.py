@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":  # isolated from the user's environment and folder: the package is found by this file's place
-    sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+    # Last, because where it is installed other packages may have names of the standard library.
+    sys.path.append(str(Path(__file__).resolve().parents[3]))
 
 from nemo_launch import identity, records
 from nemo_launch.errors import RecordError

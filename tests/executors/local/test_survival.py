@@ -128,6 +128,25 @@ def test_with_its_supervisor_killed_a_task_can_be_cancelled(site: Site) -> None:
     assert run.poll()["a"].state is State.CANCELLED
 
 
+def test_with_its_supervisor_stopped_a_task_can_be_cancelled(site: Site) -> None:
+    run = site.launch(site.task("a", "#!/bin/sh\necho $$ > up\nexec sleep 100\n"), grace="0:01")
+    pid = int(run.until_file(site.folder / "up"))
+    os.kill(supervisor_of(run), signal.SIGSTOP)
+    assert run.cancel()["a"].state is State.CANCELLED
+    assert identity.start_time(pid) is None
+    os.kill(supervisor_of(run), signal.SIGCONT)
+    wait_for_its_end(run)
+    assert run.poll()["a"].state is State.CANCELLED
+
+
+def test_with_its_supervisor_killed_before_it_wrote_anything_a_task_never_started(site: Site) -> None:
+    run = site.launch(site.task("a", f"#!/bin/sh\n{WAIT}\n"), site.task("b", "#!/bin/sh\n", after=["a"]))
+    os.kill(supervisor_of(run), signal.SIGKILL)
+    Path(run.where("b").state).unlink()
+    assert "never started" in run.until(lambda seen: seen["b"].state is State.FAILED)["b"].reason
+    run.cancel()
+
+
 def test_a_killed_batch_script_is_a_failure_without_exit_code(site: Site) -> None:
     run = site.launch(site.task("a", "#!/bin/sh\necho up > up\nsleep 100\n"))
     run.until_file(site.folder / "up")
