@@ -7,7 +7,9 @@ is real bash that shellcheck reads. Slurm and Local use the same skeleton; only 
 
     skeleton.sh   once, on the first node: claim, records, port, start, signals, exit code
     node.py       once a node, for torchrun: checks torch and the port, then is torchrun
-    rank.py       one rank (Python programs, everything under torchrun): labelled lines, log, failure record
+    rank.py       one rank (Python programs, everything under torchrun): runs the program
+    output.py     … its labelled lines
+    failure.py    … the record of how it ended
     rank.sh       the same for other programs, with nothing but /bin/sh and basic utilities
 """
 
@@ -104,8 +106,8 @@ def quote(word: str) -> str:
 
 def files(language: Language = "python") -> dict[str, bytes]:
     """Name -> content of the files that belong into ``<job_dir>/runner`` (torchrun may start a shell program)."""
-    names = ("node.py", "rank.py") if language == "python" else ("node.py", "rank.py", "rank.sh")
-    return {name: _text(name).encode() for name in names}
+    names = ("node.py", "rank.py", "output.py", "failure.py")
+    return {name: _text(name).encode() for name in (names if language == "python" else (*names, "rank.sh"))}
 
 
 def secrets_file(values: Mapping[str, str]) -> bytes:

@@ -3,26 +3,31 @@
 Standard library only (and the torch that it starts), Python 3.8 or newer; called by skeleton.sh, once a node.
 """
 
+from __future__ import annotations
+
 import argparse
-import contextlib
+import errno
 import importlib.util
 import os
 import signal
 import socket
 import sys
+from typing import TYPE_CHECKING
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import rank as rank_runner  # beside this file
+if TYPE_CHECKING:
+    from nemo_launch.runner import failure
+    from nemo_launch.runner.rank import die_with_parent
+else:  # on the node they lie beside this file; afterwards the user's modules come first again
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    import failure
+    from rank import die_with_parent
+
+    sys.path[:] = [path for path in sys.path if path != os.path.dirname(os.path.abspath(__file__))]
+
+BAD_SETUP = 78
 
 
-def problem(ranks, cause, text, code):
-    """Leave why nothing can start here, for the exit record, and say it once in the log."""
-    if rank_runner.create(os.path.join(ranks, "problem"), "%s\n%s\n" % (cause, text)):
-        print("nemo_launch: " + text, flush=True)
-    sys.exit(code)
-
-
-def port_is_free(port):
+def port_is_free(port: int) -> bool:
     """Whether a rendezvous on this machine could listen there."""
     for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
         try:
@@ -32,12 +37,29 @@ def port_is_free(port):
                     probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 probe.bind((address, port))
         except OSError as error:
-            if error.errno == 98:  # EADDRINUSE; anything else (no IPv6) says nothing about the port
+            if error.errno == errno.EADDRINUSE:  # anything else (no IPv6) says nothing about the port
                 return False
     return True
 
 
-def torchrun(args, node_rank):
+def why_not(args: argparse.Namespace, node_rank: int) -> tuple[str, str] | None:
+    """(cause, text) of what stands in the way here."""
+    node = failure.node_name()
+    try:
+        os.chdir(args.work_dir)
+    except OSError as error:
+        return "workdir", failure.work_dir_problem(args.work_dir, error)
+    if importlib.util.find_spec("torch") is None:
+        remedy = "Set python to an interpreter that has it, or choose launcher none."
+        return "torch", "%s on %s has no torch, which launcher torchrun needs. %s" % (sys.executable, node, remedy)
+    if node_rank == 0 and not args.standalone and not port_is_free(int(os.environ["MASTER_PORT"])):
+        port = os.environ["MASTER_PORT"]
+        failure.create(os.path.join(args.ranks, "port-taken"), port)
+        return "port", "port %s is taken on %s. Set master_port to another one." % (port, node)
+    return None
+
+
+def torchrun(args: argparse.Namespace, node_rank: int) -> list[str]:
     """torchrun's own command line."""
     words = ["--nnodes=%d" % args.nodes, "--nproc-per-node=%d" % args.nproc, "--max-restarts=0"]
     if args.standalone:
@@ -46,10 +68,11 @@ def torchrun(args, node_rank):
     else:
         words += ["--node-rank=%d" % node_rank, "--master-addr=" + os.environ["MASTER_ADDR"]]
         words += ["--master-port=" + os.environ["MASTER_PORT"]]
-    return words + ["--no-python"] + args.command[1:]
+    return [*words, "--no-python", *args.command[1:]]
 
 
-def main():
+def main() -> int:
+    """Run this node's ranks to their end."""
     parser = argparse.ArgumentParser(prog="node.py")
     parser.add_argument("--nodes", type=int, required=True)
     parser.add_argument("--nproc", type=int, required=True)
@@ -59,27 +82,14 @@ def main():
     parser.add_argument("--standalone", action="store_true")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     args = parser.parse_args()
-    node = rank_runner.node_name()
     node_rank = int(os.environ.get("SLURM_NODEID", "0"))
-    rank_runner.die_with_parent()
+    die_with_parent()
     if args.ignore:  # torchrun would die of it while its workers live on
         signal.signal(getattr(signal, "SIG" + args.ignore), signal.SIG_IGN)
-    try:
-        os.chdir(args.work_dir)
-    except OSError as error:
-        text = "work dir %s is missing or closed on %s (%s). It must exist on every node."
-        problem(args.ranks, "workdir", text % (args.work_dir, node, error.strerror), 78)
-    sys.path.pop(0)
-    if importlib.util.find_spec("torch") is None:
-        text = (
-            "%s on %s has no torch, which launcher torchrun needs. Set python to an interpreter that has it, "
-            "or choose launcher none."
-        )
-        problem(args.ranks, "torch", text % (sys.executable, node), 78)
-    if node_rank == 0 and not args.standalone and not port_is_free(int(os.environ["MASTER_PORT"])):
-        rank_runner.create(os.path.join(args.ranks, "port-taken"), os.environ["MASTER_PORT"])
-        text = "port %s is taken on %s. Set master_port to another one." % (os.environ["MASTER_PORT"], node)
-        problem(args.ranks, "port", text, 98)
+    obstacle = why_not(args, node_rank)
+    if obstacle:
+        failure.problem(args.ranks, *obstacle)
+        return BAD_SETUP
 
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -87,16 +97,13 @@ def main():
 
     try:
         run(torchrun(args, node_rank))
-    except ChildFailedError as error:
-        first, failure = error.get_first_failure()
-        if failure.exitcode < 0:  # the rank's runner itself was killed, so it left no word
-            with contextlib.suppress(Exception):
-                rank_runner.record(
-                    args.ranks, int(first), args.nodes * args.nproc, failure.exitcode, b"", induced=False
-                )
+    except ChildFailedError as error:  # its own traceback says nothing about the program
+        rank, first = error.get_first_failure()
+        if first.exitcode < 0:  # the rank's runner itself was killed and left no word
+            failure.record(args.ranks, int(rank), args.nodes * args.nproc, first.exitcode, b"", induced=False)
         return 1
     except SignalException as error:
-        return 128 + int(error.sigval)
+        return failure.exit_code(-int(error.sigval))
     return 0
 
 

@@ -31,15 +31,14 @@ while [[ $1 = --* ]]; do
 done
 pids=()
 set -m # each rank a group: srun signals every process of the step
-trap 'kill -USR2 -- "${pids[@]/#/-}"' USR2
+trap 'caught=1; kill -USR2 -- "${pids[@]/#/-}"' USR2
 for ((i = 0; i < ranks; i++)); do
   SLURM_PROCID=$i SLURM_LOCALID=$i SLURM_NODEID=0 SLURM_NTASKS=$ranks SLURM_STEP_ID=0 "$@" &
   pids+=($!)
 done
 code=0
 for pid in "${pids[@]}"; do
-  wait "$pid"; rc=$?
-  while [[ $rc -gt 128 ]] && kill -0 "$pid" 2>/dev/null; do wait "$pid"; rc=$?; done
+  while caught=; wait "$pid"; rc=$?; [[ $caught ]]; do :; done
   [[ $rc = 0 ]] || code=$rc
 done
 exit $code
@@ -112,7 +111,7 @@ class BatchJob:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder whose name needs quoting wherever it goes."""
-    path = tmp_path / "it's \"a\" $HOME [x] *"
+    path = tmp_path / 'it\'s "a" $HOME [x] *'
     path.mkdir()
     return path
 

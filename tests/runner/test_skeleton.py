@@ -148,7 +148,9 @@ def test_a_failing_setup_ends_the_job(make_job: MakeJob, setup: str, code: int) 
 def test_secrets_come_from_a_file_that_goes_away(make_job: MakeJob, folder: Path) -> None:
     value = "s3cr3t-$&'\n\"x "
     (folder / "secrets").write_bytes(secrets_file({"TOKEN": value, "EMPTY": ""}))
-    job = shell(make_job, 'printf "%s" "$TOKEN" > got; test "${EMPTY-unset}" = ""', secrets_file=str(folder / "secrets"))
+    job = shell(
+        make_job, 'printf "%s" "$TOKEN" > got; test "${EMPTY-unset}" = ""', secrets_file=str(folder / "secrets")
+    )
     assert job.run() == 0
     assert (folder / "got").read_text() == value
     assert not (folder / "secrets").exists()
@@ -176,7 +178,9 @@ def test_lost_secrets_are_said(make_job: MakeJob) -> None:
 
 
 def test_term_is_passed_on_once_and_the_end_is_recorded(make_job: MakeJob) -> None:
-    job = shell(make_job, 'n=0; trap "echo got; n=1" TERM; echo begun; until [ $n = 1 ]; do sleep 0.05; done; sleep 0.5; exit 5')
+    job = shell(
+        make_job, 'n=0; trap "echo got; n=1" TERM; echo begun; until [ $n = 1 ]; do sleep 0.05; done; sleep 0.5; exit 5'
+    )
     process = job.start()
     until(lambda: "begun" in job.log)
     process.send_signal(signal.SIGTERM)
@@ -272,7 +276,7 @@ def test_a_restarted_job_is_an_attempt_of_its_own(make_job: MakeJob) -> None:
 
 
 def test_ranks_of_srun_know_their_place(make_job: MakeJob) -> None:
-    job = shell(make_job, 'echo $RANK $LOCAL_RANK $WORLD_SIZE', scheduler="slurm", launcher="srun", ntasks_per_node=2)
+    job = shell(make_job, "echo $RANK $LOCAL_RANK $WORLD_SIZE", scheduler="slurm", launcher="srun", ntasks_per_node=2)
     assert job.run() == 0
     assert sorted(job.log.splitlines()) == ["[node-0:0] 0 0 2", "[node-0:1] 1 1 2"]
 
@@ -284,7 +288,7 @@ PORT = 23742
 
 @pytest.mark.skipif(not shutil.which("flock"), reason="flock is not installed")
 def test_jobs_that_start_together_get_different_ports(make_job: MakeJob, folder: Path) -> None:
-    text = 'echo $MASTER_PORT > port-$N-$RANK; until [ -e go ]; do sleep 0.1; done'
+    text = "echo $MASTER_PORT > port-$N-$RANK; until [ -e go ]; do sleep 0.1; done"
     jobs = [
         shell(make_job, text, name=str(n), scheduler="slurm", launcher="srun", ntasks_per_node=2, master_port=PORT)
         for n in range(8)
@@ -296,7 +300,15 @@ def test_jobs_that_start_together_get_different_ports(make_job: MakeJob, folder:
     assert len({(folder / f"port-{n}-0").read_text() for n in range(8)}) == 8
     moved = [job.log for job in jobs if f"port {PORT} is taken on node-0: using" in job.log]
     assert len(moved) == 7
-    again = shell(make_job, "echo $MASTER_PORT", name="again", scheduler="slurm", launcher="srun", ntasks_per_node=2, master_port=PORT)
+    again = shell(
+        make_job,
+        "echo $MASTER_PORT",
+        name="again",
+        scheduler="slurm",
+        launcher="srun",
+        ntasks_per_node=2,
+        master_port=PORT,
+    )
     again.run()
     assert f"[node-0:0] {PORT}\n" in again.log  # the leases ended with their jobs
 
@@ -306,7 +318,9 @@ def test_a_port_that_something_listens_on_is_passed_over(make_job: MakeJob) -> N
         server.bind(("127.0.0.1", 0))
         server.listen()
         port = server.getsockname()[1]
-        job = shell(make_job, "echo $MASTER_PORT", scheduler="slurm", launcher="srun", ntasks_per_node=2, master_port=port)
+        job = shell(
+            make_job, "echo $MASTER_PORT", scheduler="slurm", launcher="srun", ntasks_per_node=2, master_port=port
+        )
         assert job.run() == 0
     assert f"port {port} is taken on node-0: using {port + 1}\n" in job.log
     assert f"[node-0:1] {port + 1}\n" in job.log
@@ -315,9 +329,26 @@ def test_a_port_that_something_listens_on_is_passed_over(make_job: MakeJob) -> N
 def test_no_lease_without_flock(make_job: MakeJob, folder: Path) -> None:
     tools = folder / "tools"
     tools.mkdir()
-    for name in ("bash", "sh", "uname", "ln", "mv", "rm", "mkdir", "grep", "cat", "readlink", "mkfifo", "tee", "sleep", "date"):
+    for name in (
+        "bash",
+        "sh",
+        "uname",
+        "ln",
+        "mv",
+        "rm",
+        "mkdir",
+        "grep",
+        "cat",
+        "readlink",
+        "mkfifo",
+        "tee",
+        "sleep",
+        "date",
+    ):
         os.symlink(str(shutil.which(name)), tools / name)
-    job = shell(make_job, "echo $MASTER_PORT", scheduler="slurm", launcher="srun", ntasks_per_node=2, master_port=PORT + 50)
+    job = shell(
+        make_job, "echo $MASTER_PORT", scheduler="slurm", launcher="srun", ntasks_per_node=2, master_port=PORT + 50
+    )
     assert job.run(PATH=f"{folder / 'bin'}:{tools}") == 0
     assert f"[node-0:0] {PORT + 50}\n" in job.log
 

@@ -1,0 +1,160 @@
+"""One rank of a program that is not Python, in an image that has a shell and little else."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.runner.conftest import BatchJob
+from tests.runner.test_rank import VALUES, WORDS, check_lines
+
+MakeJob = Callable[..., BatchJob]
+Write = Callable[..., Path]
+APPLETS = ("sh", "cat", "date", "env", "ln", "mkfifo", "printf", "rm", "sleep", "tee", "uname", "seq")
+
+
+@pytest.fixture(params=["dash", "bash", "busybox"])
+def shell(request: pytest.FixtureRequest, folder: Path) -> tuple[str, str]:
+    """(shell that runs rank.sh, PATH of its image)."""
+    found = shutil.which(request.param)
+    if not found:
+        pytest.skip(f"{request.param} is not installed")
+    tools = folder / "image"
+    tools.mkdir()
+    if request.param == "busybox":
+        for applet in APPLETS:
+            (tools / applet).symlink_to(found)
+        return str(tools / "sh"), str(tools)
+    return found, os.environ["PATH"]
+
+
+def run(
+    shell: tuple[str, str], folder: Path, words: list[str], launcher: str = "none", **env: str
+) -> subprocess.CompletedProcess[bytes]:
+    from nemo_launch.runner import files
+
+    (folder / "rank.sh").write_bytes(files("shell")["rank.sh"])
+    (folder / "ranks").mkdir(exist_ok=True)
+    return subprocess.run(
+        [shell[0], folder / "rank.sh", launcher, folder / "ranks", folder, "0", *words],
+        env={"PATH": shell[1], "SLURMD_NODENAME": "node-0", **env},
+        capture_output=True,
+        timeout=60,
+    )
+
+
+def place(rank: int, world: int = 2) -> dict[str, str]:
+    return {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank), "SLURM_NODEID": "0", "SLURM_NTASKS": str(world)}
+
+
+def test_arguments_and_environment_arrive_as_given(shell: tuple[str, str], folder: Path, write: Write) -> None:
+    script = write(
+        "tell.sh",
+        'env > env; { printf "%s\\0" "$@"; for n in $(seq 0 12); do eval "printf \'%s\\0\' \\"\\$V$n\\""; done; '
+        'printf "%s\\0" "$http_proxy" "$Mixed_Case"; } > told',
+    )
+    for launcher, env in (("none", {}), ("srun", place(0))):
+        assert run(shell, folder, [str(script), *WORDS], launcher, **env, **VALUES).returncode == 0
+        told = (folder / "told").read_bytes().decode("utf-8", "surrogateescape").split("\0")[:-1]
+        assert told == [*WORDS, *VALUES.values()]
+        assert "nl_" not in (folder / "env").read_text(errors="replace")
+    assert not (folder / "p").exists()
+
+
+def test_one_rank_has_its_bytes_untouched(shell: tuple[str, str], folder: Path, write: Write) -> None:
+    done = run(shell, folder, [str(write("x.sh", "printf 'a\\rb\\000\\377no end'; exit 7"))])
+    assert (done.returncode, done.stdout) == (7, b"a\rb\0\xffno end")
+    failure = json.loads((folder / "ranks" / "first-failure.json").read_text())
+    assert (failure["exit_code"], failure["rank"], failure["node"], failure["signal"]) == (7, 0, "node-0", None)
+
+
+def test_ranks_are_labelled_and_have_logs(shell: tuple[str, str], folder: Path, write: Write) -> None:
+    script = write(
+        "x.sh", "echo $RANK of $WORLD_SIZE; printf 'in  one'; sleep 0.2; printf ' \\\\n line\\377\\nno end' >&2; exit 7"
+    )
+    done = run(shell, folder, [str(script)], "srun", **place(1))
+    assert done.returncode == 7
+    assert done.stdout.split(b"\n") == [
+        b"[node-0:1] 1 of 2",
+        b"[node-0:1] in  one \\n line\xff",
+        b"[node-0:1] no end",
+        b"nemo_launch: rank 1 on node-0 failed first: exit code 7",
+        b"",
+    ]
+    assert (folder / "ranks" / "rank-1.log").read_bytes() == b"1 of 2\nin  one \\n line\xff\nno end"
+    assert not list((folder / "ranks").glob("*.pipe*"))
+
+
+def test_success_is_recorded(shell: tuple[str, str], folder: Path, write: Write) -> None:
+    assert run(shell, folder, [str(write("x.sh", "exit 0"))], "srun", **place(1)).returncode == 0
+    assert {path.name for path in (folder / "ranks").iterdir()} == {"rank-1.ok", "rank-1.log"}
+
+
+def test_a_signal_is_named(shell: tuple[str, str], folder: Path, write: Write) -> None:
+    assert run(shell, folder, [str(write("x.sh", "kill -9 $$"))], "srun", **place(0)).returncode == 137
+    failure = json.loads((folder / "ranks" / "first-failure.json").read_text())
+    assert (failure["exit_code"], failure["signal"]) == (137, "SIGKILL")
+
+
+def test_what_outlives_the_program_does_not_keep_the_job(shell: tuple[str, str], folder: Path, write: Write) -> None:
+    script = write("x.sh", "sleep 20 & echo done")
+    began = time.monotonic()
+    (folder / "ranks").mkdir()
+    with open(folder / "log", "wb") as log:  # not a pipe: that one the sleep would hold, too
+        done = subprocess.run(
+            [shell[0], _rank_sh(folder), "srun", folder / "ranks", folder, "0", script],
+            env={"PATH": shell[1], "SLURMD_NODENAME": "node-0", **place(0)},
+            stdout=log,
+            timeout=60,
+        )
+    assert time.monotonic() - began < 8
+    assert (done.returncode, (folder / "log").read_text()) == (0, "[node-0:0] done\n")
+
+
+def test_a_missing_work_dir_is_named(shell: tuple[str, str], folder: Path) -> None:
+    (folder / "ranks").mkdir()
+    done = subprocess.run(
+        [shell[0], _rank_sh(folder), "none", folder / "ranks", "/gone", "0", "x"],
+        env={"PATH": shell[1], "SLURMD_NODENAME": "node-1"},
+        capture_output=True,
+    )
+    assert done.returncode == 78
+    assert b"/gone" in done.stdout and b"node-1" in done.stdout
+    assert (folder / "ranks" / "problem").read_text().startswith("workdir\nwork dir /gone")
+
+
+def test_lines_of_ranks_never_mix(make_job: MakeJob, write: Write) -> None:
+    text = """
+big=$(printf '%3000s' '' | tr ' ' x)
+n=0
+while [ $n -lt 3000 ]; do
+  size=$(( (n * 37) % 300 )); [ $((n % 100)) != 0 ] || size=3000
+  echo "$RANK $n ${big:0:size} end"
+  n=$((n + 1))
+done
+"""
+    job = make_job(
+        [write("x.sh", text)],
+        language="shell",
+        scheduler="slurm",
+        launcher="srun",
+        ntasks_per_node=2,
+        master_port=24742,
+    )
+    assert job.run() == 0
+    for rank in (0, 1):
+        check_lines(job.log, f"[node-0:{rank}] ", rank, (job.ranks / f"rank-{rank}.log").read_text())
+
+
+def _rank_sh(folder: Path) -> Path:
+    from nemo_launch.runner import files
+
+    (folder / "rank.sh").write_bytes(files("shell")["rank.sh"])
+    return folder / "rank.sh"
