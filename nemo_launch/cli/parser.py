@@ -23,6 +23,10 @@ examples:
   run.py -e slurm -p a3m -d $WORK_DIR -s pretrain/llama_tiny_pt.py -n 2 --experiment-name demo
   run.py -s train.py -- --lr 1e-3 optimizer=adam      (words after -- go to the script untouched)
 
+exit codes:
+  0 done   1 the run failed (--wait, --follow)   2 bad input   3 the scheduler refused or is unreachable
+  130 interrupted
+
 other commands (run.py COMMAND --help tells more):
 """
 

@@ -140,6 +140,8 @@ def _flag_values(flags: argparse.Namespace) -> tuple[dict[str, object], list[Pro
             continue
         if flag.field in DIRECTORIES and value.strip():
             value = os.path.abspath(os.path.expanduser(value))
+        if flag.field == "container_image" and value.endswith(".sqsh") and "://" not in value:
+            value = os.path.abspath(os.path.expanduser(value))  # without a / it would be taken for a registry's name
         values[flag.field] = False if flag.field == "snapshot" else value
     env, secrets, problems = _environment(flags.env or [])
     if env:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -68,6 +69,23 @@ def test_following_shows_the_log_and_ends_with_the_job(slurm_launcher: Launcher)
     assert "- Exit code: 7\n" in done.stdout
     assert "exit code 7" in done.stderr
     assert time.monotonic() - began < 15, "the exit record tells of the end, long before the scheduler is asked again"
+
+
+def test_questions_about_many_experiments_ask_the_scheduler_once(slurm_launcher: Launcher) -> None:
+    shims, calls = slurm_launcher.work / "bin", slurm_launcher.work / "calls"
+    real = {name: shutil.which(name) for name in ("squeue", "sacct")}
+    for name, path in real.items():
+        slurm_launcher.write(f"bin/{name}", f'#!/bin/sh\necho {name} >> {calls}\nexec {path} "$@"\n', 0o755)
+    env = {"PATH": f"{shims}:{slurm_launcher.env()['PATH']}"}
+    titles = ["one", "two", "three"]
+    slurm_launcher.write("a.sh", "sleep 1\n")
+    for title in titles:
+        slurm_launcher("-e", "slurm", "-p", "a3m", "-s", "a.sh", "--experiment-name", title, "--detach")
+    for words in (["list"], ["status", *titles]):
+        slurm_launcher(*words, env=env)
+        asked = calls.read_text().split() if calls.exists() else []
+        assert all(asked.count(name) <= 1 for name in real), (words, asked)
+        calls.unlink(missing_ok=True)
 
 
 def test_ctrl_c_detaches_and_the_job_goes_on(slurm_launcher: Launcher) -> None:
