@@ -87,8 +87,7 @@ class Stream:
         self._statuses: list[TaskStatus] = []
         self.nodes: set[str] = set()
         """Nodes whose labels were seen."""
-        self.midline = False
-        """Whether the last line that was written lacks its end."""
+        self._kept: deque[str] | None = None
 
     def update(self, statuses: Sequence[TaskStatus]) -> None:
         """Look for the logs of these tasks."""
@@ -111,39 +110,44 @@ class Stream:
         if not self.found:
             self.update(self._statuses)
         some = False
+        texts: list[str] = []
         for (name, _), part in self._parts.items():
             pieces = part.read(last, whole=self._labelled or bool(self._select.node))
             some |= pieces is not None
-            for piece in pieces or ():
-                self._show(name, part, piece)
+            texts += (self._text(name, part, piece) for piece in pieces or () if self._wanted(piece))
+        if self._kept is not None:
+            self._kept.extend(texts)
+        elif texts:
+            self._put(texts)
         return some
 
     def tail(self) -> None:
         """Write what is there now, or the newest lines of it when so many were asked for."""
-        if self._select.lines is None:
-            while self.pump():
-                pass
-            return
-        write, kept = self._write, deque[str](maxlen=max(self._select.lines, 0))
-        self._write = kept.append
-        try:
-            while self.pump():
-                pass
+        if self._select.lines is not None:
+            self._kept = deque(maxlen=self._select.lines)
+        while self.pump():
+            pass
+        if self._kept is not None:
             self.pump(last=True)
-        finally:
-            self._write = write
-        for text in kept:
-            write(text)
+            texts, self._kept = list(self._kept), None
+            if texts:
+                self._put(texts)
 
-    def _show(self, name: str, part: _Part, piece: bytes) -> None:
+    def _wanted(self, piece: bytes) -> bool:
+        if self._select.node is None:
+            return True
         label = _LABEL.match(piece)
         if label:
             self.nodes.add(label[1].decode("utf-8", "replace"))
-        if self._select.node and not (label and label[1] == self._select.node.encode()):
-            return
+        return bool(label and label[1] == self._select.node.encode())
+
+    def _text(self, name: str, part: _Part, piece: bytes) -> str:
         text = part.decode(piece)
-        self.midline = not text.endswith("\n")
-        self._write(f"[{name}] {text}" if self._labelled else text)
+        return f"[{name}] {text}" if self._labelled else text
+
+    def _put(self, texts: list[str]) -> None:
+        # all that one look found goes out at once: a write for every line is slow
+        self._write("".join(texts))
 
 
 class _Part:
@@ -158,12 +162,12 @@ class _Part:
     def read(self, last: bool, whole: bool) -> list[bytes] | None:
         """Lines that are complete now; None when the file had nothing new."""
         data = self._tail.read()
-        if data:
+        if lines_came := b"\n" in data or not self._rest:
             self._since = time.monotonic()
         *lines, self._rest = (self._rest + data).split(b"\n")
         pieces = [line + b"\n" for line in lines]
-        stale = not whole and not data and time.monotonic() - self._since > _PARTIAL
-        if self._rest and not data and (last or stale):
+        stale = not whole and not lines_came and time.monotonic() - self._since > _PARTIAL
+        if self._rest and ((last and not data) or stale):
             pieces.append(self._rest + b"\n" if last and whole else self._rest)
             self._rest = b""
         return pieces if data or pieces else None

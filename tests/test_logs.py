@@ -243,6 +243,26 @@ def test_following_shows_a_line_before_the_task_ends(tmp_path: Path) -> None:
     assert status.observation.state is State.FAILED
 
 
+def test_a_progress_bar_is_shown_although_its_line_never_ends(tmp_path: Path) -> None:
+    experiment = FakeExperiment(tmp_path, "t")
+    out: list[str] = []
+
+    def work() -> None:
+        with experiment.log("t").open("w") as file:
+            for number in range(20):
+                file.write(f"\r{number} of 20")
+                file.flush()
+                time.sleep(0.1)
+        assert out, "it was shown while it grew"
+        experiment.states["t"] = State.SUCCEEDED
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    logs.show(experiment, "t", follow=True, write=out.append)  # type: ignore[arg-type]
+    thread.join()
+    assert "".join(out) == "".join(f"\r{number} of 20" for number in range(20))
+
+
 def test_following_one_task_does_not_wait_for_the_others(tmp_path: Path) -> None:
     experiment = FakeExperiment(tmp_path, "a", "b")
     experiment.states["a"] = State.SUCCEEDED
