@@ -30,9 +30,19 @@ def boot_id() -> str:
         return ""
 
 
+@cache
+def pid_space() -> str:
+    """Where pids mean what they mean here: a container has numbers of its own."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
 def of(pid: int) -> dict[str, Any]:
     """Identity of a process on this machine, as JSON."""
-    return {"pid": pid, "start": start_time(pid), "host": socket.gethostname(), "boot": boot_id()}
+    where = {"host": socket.gethostname(), "boot": boot_id(), "space": pid_space()}
+    return {"pid": pid, "start": start_time(pid), **where}
 
 
 def mine() -> Mapping[str, Any]:
@@ -44,12 +54,15 @@ _known = cache(of)
 
 
 def alive(identity: Mapping[str, Any]) -> bool | None:
-    """Whether that very process still runs; None when it ran on another machine, where this cannot be seen.
+    """Whether that very process still runs; None when it ran on another machine or in another container, where this
+    cannot be seen.
 
     The boot tells machines apart (a container and its host, or two nodes, may share a host name); a process of an
     earlier boot of this host is dead.
     """
     if identity.get("boot") != boot_id():
         return False if identity.get("host") == socket.gethostname() else None
+    if identity.get("space", pid_space()) != pid_space():
+        return None
     started = start_time(int(identity["pid"]))
     return started is not None and started == identity.get("start")

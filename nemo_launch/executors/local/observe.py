@@ -55,8 +55,10 @@ def judge(facts: Facts, sure: bool) -> Observation | None:
         return _ended(facts)
     alive = identity.alive(facts.supervisor) if facts.supervisor else False
     if alive is None:
-        host = facts.supervisor.get("host")
-        reason = f"runs on {host}: whether it still does can only be seen there"
+        where = str(facts.supervisor.get("host"))
+        if facts.supervisor.get("boot") == identity.boot_id():
+            where = f"{where} in another container"
+        reason = f"runs on {where}: whether it still does can only be seen there"
         return _ended(facts) if facts.finished else _observation(facts, State.UNKNOWN, reason)
     if alive:
         if word == "waiting":

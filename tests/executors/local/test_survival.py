@@ -199,8 +199,11 @@ def test_a_restart_of_the_machine_is_told(site: Site) -> None:
     # and as it looks from another machine with the same home
     records.write_json(path, {**known, "boot": "another", "host": "far"})
     seen = run.poll()
-    assert seen["a"].state is State.UNKNOWN
-    assert "far" in seen["a"].reason
+    assert (seen["a"].state, "far" in seen["a"].reason) == (State.UNKNOWN, True)
+    # and from outside the container that it runs in
+    records.write_json(path, {**known, "space": "pid:[1]"})
+    seen = run.poll()
+    assert (seen["a"].state, "another container" in seen["a"].reason) == (State.UNKNOWN, True)
 
 
 def test_a_task_has_one_supervisor(site: Site) -> None:
