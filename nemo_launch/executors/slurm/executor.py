@@ -62,6 +62,7 @@ class SlurmExecutor:
         """See ``Executor.plan``."""
         config, environ = self.config, os.environ
         names = self._secret_names(task, environ)
+        needed = runner.files(task.language, render.launcher(config, task))
         secrets_file = paths.secrets if names and self._accounting_shows_environment() else ""
         return Plan(
             task=task,
@@ -70,7 +71,7 @@ class SlurmExecutor:
             command=submit.command(paths.script),
             env=commands.submission(config, task, environ),
             secrets=names,
-            files={f"runner/{name}": data for name, data in runner.files(task.language).items()},
+            files={f"runner/{name}": data for name, data in needed.items()},
             notes=tuple(self._notes(task, environ, secrets_file)),
         )
 
@@ -116,10 +117,7 @@ class SlurmExecutor:
         return {**self._values, **task.secret_values}
 
     def _secret_names(self, task: Task, environ: Mapping[str, str]) -> tuple[str, ...]:
-        """Asked for, and the usual tokens where they are set."""
-        given = self._given(task)
-        tokens = [name for name in environment.TOKENS if name in given or name in environ]
-        return tuple(dict.fromkeys((*self.config.secrets, *task.secrets, *tokens)))
+        return environment.secret_names(self.config, task.secrets, self._given(task), environ)
 
     def _accounting_shows_environment(self) -> bool:
         """Whether sacct shows everybody's environment here (AccountingStoreFlags=job_env). No answer counts as yes."""

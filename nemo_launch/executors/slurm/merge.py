@@ -92,7 +92,7 @@ def _recorded(e: Evidence, row: Row | None) -> Observation:
     reason = e.outcome.reason
     if code == 0:  # whatever happened to the job afterwards, the work was done
         return _observation(e, row, State.SUCCEEDED, "", code)
-    if said[0] is State.CANCELLED or (said[0] is not State.FAILED and _was_cancelled(e.outcome, e.cancelled)):
+    if said[0] is State.CANCELLED or _was_cancelled(e, said[0]):
         return _observation(e, row, State.CANCELLED, reason or said[1] or "cancelled", code)
     if said[0] is State.FAILED:
         reason = said[1] or reason
@@ -103,10 +103,10 @@ def _recorded(e: Evidence, row: Row | None) -> Observation:
     return _observation(e, row, State.FAILED, reason, code)
 
 
-def _was_cancelled(outcome: Outcome, marked: bool) -> bool:
-    """Without the scheduler's word: a job that failed by itself before the cancellation keeps its failure."""
-    signalled = outcome.cause == "signal" or (outcome.exit_code or 0) > 128
-    return outcome.cause == "cancelled" or (marked and signalled)
+def _was_cancelled(e: Evidence, said: State) -> bool:
+    """Without the scheduler's word for it. A job that failed by itself before the cancellation keeps its failure."""
+    signalled = e.outcome.cause == "signal" or (e.outcome.exit_code or 0) > 128
+    return e.outcome.cause == "cancelled" or (e.cancelled and signalled and said is not State.FAILED)
 
 
 def _shown(e: Evidence, row: Row) -> Observation:

@@ -118,6 +118,9 @@ def _ask(
         if one.job.handle != one.given.handle:
             observation = replace(observation, extra={**observation.extra, "job_id": one.id})
         seen.save(evidence, observation)
+        if observation.state.final:  # a job that never started could not do it itself
+            with contextlib.suppress(OSError):
+                transport.remove(one.job.paths.secrets)
         answers.append((one, observation))
         if never_starts(one.queue):
             stuck.append(one.id)

@@ -39,7 +39,7 @@ class Row:
     ended: float | None = None
     nodes: str = ""
     command: str = ""
-    """The batch script's path (squeue) or the line that submitted it (sacct)."""
+    """The batch script's path (squeue; ``(null)`` for a job without) or the line that submitted it (sacct)."""
     exit_code: int | None = None
     signal: int | None = None
 
@@ -68,7 +68,7 @@ def parse_squeue(text: str) -> list[Row]:
         if len(fields) == len(_SQUEUE):
             job_id, state, reason, submitted, started, ended, nodes, command = (f.strip() for f in fields)
             times = (_time(submitted), _time(started), _time(ended))
-            rows.append(Row(job_id, state, _none(reason), *times, _none(nodes), _none(command)))
+            rows.append(Row(job_id, state, _none(reason), *times, _none(nodes), command))
     return rows
 
 

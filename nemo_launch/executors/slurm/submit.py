@@ -66,7 +66,7 @@ def submit(transport: Transport, plan: Plan, env: Mapping[str, str], after: Sequ
     try:
         done = transport.run((_program(transport, env), *argv[1:]), env=env, timeout=TIMEOUT)
     except CommandMissing as error:
-        ledger.refused(plan, str(error))
+        _void(transport, plan, ledger, str(error))
         raise
     except Unreachable as error:
         return _unclear(transport, plan, began, ledger, str(error))
@@ -78,11 +78,11 @@ def submit(transport: Transport, plan: Plan, env: Mapping[str, str], after: Sequ
         text = f"sbatch ended well but gave no job id. It said: {_streams(done)}"
         return _unclear(transport, plan, began, ledger, text, SchedulerRefused)
     if done.returncode > 0 and _NEVER_ARRIVED.search(done.stderr):
-        ledger.refused(plan, done.stderr.strip())
+        _void(transport, plan, ledger, done.stderr.strip())
         raise Unreachable(f"{plan.task.name} was not submitted: {_words(done)} Try again later.")
     if done.returncode < 0 or query.unreachable(done.stderr):
         return _unclear(transport, plan, began, ledger, f"sbatch had no answer: {_streams(done)}")
-    ledger.refused(plan, done.stderr.strip())
+    _void(transport, plan, ledger, done.stderr.strip())
     raise SchedulerRefused(f"sbatch refused {plan.task.name}: {_words(done)}{_remedy(transport, plan, done)}")
 
 
@@ -93,6 +93,12 @@ def _program(transport: Transport, env: Mapping[str, str]) -> str:
         return "sbatch"
     done = transport.run(["sh", "-c", "command -v sbatch"], env=own)
     return done.stdout.strip() or "sbatch"
+
+
+def _void(transport: Transport, plan: Plan, ledger: Ledger, reason: str) -> None:
+    """There is no job for certain."""
+    transport.remove(plan.paths.secrets)
+    ledger.refused(plan, reason)
 
 
 def _unclear(
@@ -111,7 +117,7 @@ def _unclear(
         ledger.submitted(plan, answer)
         return answer
     if answer is Recovery.GONE:
-        ledger.refused(plan, text)
+        _void(transport, plan, ledger, text)
         raise error(f"{plan.task.name} was not submitted: {text}")
     raise error(
         f"whether {plan.task.name} was submitted cannot be said yet: {text} Nothing is lost: status finds the job by "

@@ -130,6 +130,8 @@ def test_a_failure_before_the_cancellation_stays_a_failure() -> None:
     assert truth(ended(7), cancelled=True).state is State.FAILED
     assert truth(ended(7), cancelled=True, queue=row("FAILED")).state is State.FAILED
     assert truth(replace(ended(143), cause="cancelled"), cancelled=True).state is State.CANCELLED
+    # the script saw the marker and ended by itself, before scancel was heard
+    assert truth(replace(ended(143), cause="cancelled"), cancelled=True, queue=row("FAILED")).state is State.CANCELLED
     assert truth(ended(143), cancelled=True, queue=row("COMPLETING")).state is State.CANCELLED
 
 
@@ -206,6 +208,7 @@ def test_an_id_that_started_again_is_not_our_job() -> None:
     assert same_job(row("RUNNING"), JOB)
     assert same_job(row("RUNNING", command="sbatch --parsable /h/a/job.sh"), JOB)
     assert not same_job(row("RUNNING", command="/other/h/a/job.sh"), JOB)
+    assert not same_job(row("RUNNING", command="(null)"), JOB)
     assert not same_job(row("RUNNING", command="sbatch --parsable /other/h/a/job.sh"), JOB)
     # accounting's first row has no command yet
     assert same_job(row("PENDING", command=""), JOB)

@@ -43,7 +43,7 @@ def test_rows_of_squeue() -> None:
     text += line("43", "RUNNING", "None", "1700000000", "1700000010", "1700003610", "a3m-[0-1]", "(null)")
     assert parse_squeue(text) == [
         Row("42", "PENDING", "Priority", 1700000000.0, None, None, "", "/h/a b|c/job.sh"),
-        Row("43", "RUNNING", "", 1700000000.0, 1700000010.0, 1700003610.0, "a3m-[0-1]", ""),
+        Row("43", "RUNNING", "", 1700000000.0, 1700000010.0, 1700003610.0, "a3m-[0-1]", "(null)"),
     ]
 
 

@@ -1,0 +1,177 @@
+"""What is refused before anything is written; no cluster is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from nemo_launch.config.executor import SlurmConfig
+from nemo_launch.errors import InputError, Unreachable
+from nemo_launch.executors.slurm import SlurmExecutor
+from nemo_launch.executors.slurm.query import SEPARATOR
+from nemo_launch.task import Task
+from nemo_launch.transport import CommandMissing, Completed, LocalTransport
+
+TASK = Task(name="a", recipe="a.sh", language="shell", argv=("/w/a.sh",), work_dir="/w")
+
+
+class Cluster(LocalTransport):
+    """A login node with two partitions."""
+
+    def __init__(self, srun_help: str = "", sbatch: bool = True, controller: bool = True) -> None:
+        self.srun_help, self.sbatch, self.controller = srun_help, sbatch, controller
+        self.asked: list[str] = []
+
+    def run(self, argv: Sequence[str], **_: Any) -> Completed:
+        self.asked.append(argv[0])
+        if argv[0] == "sinfo":
+            if not self.controller:
+                return Completed(1, "", "slurm_load_partitions: Unable to contact slurm controller (connect failure)")
+            rows = (("a3m*", "up", "1-00:00:00"), ("a3u", "drain", "infinite"))
+            return Completed(0, "".join(SEPARATOR.join(row) + "\n" for row in rows), "")
+        if argv[0] == "srun":
+            return Completed(0, self.srun_help, "")
+        if argv[0] == "sh":
+            return Completed(0 if self.sbatch else 127, "", "")
+        raise AssertionError(argv)
+
+
+def problems(transport: LocalTransport | None = None, tasks: Sequence[Task] = (TASK,), **fields: Any) -> list[str]:
+    executor = SlurmExecutor(transport=transport or Cluster(), **fields)
+    return [str(problem) for problem in executor.check(tasks)]
+
+
+@pytest.fixture(autouse=True)
+def outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SBATCH_PARTITION", "SLURM_JOB_ID", "HF_TOKEN", "WANDB_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NEMORUN_HOME", "/h")
+
+
+def test_a_good_request_has_no_problem_and_asks_little() -> None:
+    cluster = Cluster()
+    assert problems(cluster, nodes=2, time="1:00:00") == []
+    assert cluster.asked == ["sh"]
+
+
+def test_no_sbatch() -> None:
+    (found,) = problems(Cluster(sbatch=False), partition="a3m")
+    assert "sbatch is not on PATH" in found and "login node" in found
+
+
+def test_an_unknown_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    (found,) = problems(partition="general")
+    assert "a3m (up, default), a3u (drain)" in found and "--partition a3m" in found
+    assert problems(partition="a3m,a3u") == []
+    monkeypatch.setenv("SBATCH_PARTITION", "elsewhere")
+    assert "elsewhere" in problems()[0]
+    assert problems(partition="a3m") == []
+
+
+def test_a_controller_that_is_away_is_no_reason_to_refuse() -> None:
+    assert problems(Cluster(controller=False), partition="general") == []
+
+
+def test_more_time_than_the_partition_allows() -> None:
+    (found,) = problems(partition="a3m", time="2-00")
+    assert "2-00:00:00" in found and "1-00:00:00" in found
+    assert problems(partition="a3u", time="2-00") == problems(partition="a3m,a3u", time="2-00") == []
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--output=x.log", "-ox", "--error=e", "--parsable", "--wait", "--array=0-3", "-a0-3", "--dependency=afterok:1",
+     "--wrap=ls", "--export=NONE", "--requeue", "--comment=x", "--test-only", "--open-mode=truncate"],
+)  # fmt: skip
+def test_options_that_fight_the_launchers_own(option: str) -> None:
+    (found,) = problems(sbatch_args=[option])
+    assert option in found and "cannot be used" in found
+
+
+def test_other_options_are_free() -> None:
+    assert problems(sbatch_args=["--gres=shard:1", "--nice=5", "--licenses=x:1"]) == []
+
+
+@pytest.mark.parametrize("field", ["job_dir", "log_dir"])
+def test_slurm_replaces_nothing_in_folder_names(field: str) -> None:
+    folder: dict[str, Any] = {field: "/logs/%j"}
+    (found,) = problems(**folder)
+    assert "%j" in found and field in found
+    folder = {field: "/logs/50% done"}
+    assert problems(**folder) == []
+
+
+def test_a_backslash_in_the_logs_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEMORUN_HOME", "/h/a\\b")
+    assert "backslash" in problems()[0]
+    assert problems(job_dir="/jobs") == []
+
+
+def test_secrets_without_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    (found,) = problems(secrets=["MY_TOKEN"])
+    assert "MY_TOKEN has no value" in found
+    assert "MY_TOKEN" in problems(tasks=[Task("a", "a", "shell", ("/a",), secrets=("MY_TOKEN",))])[0]
+    assert problems(env_vars={"MY_TOKEN": "x"}) == []
+    monkeypatch.setenv("MY_TOKEN", "x")
+    assert problems(secrets=["MY_TOKEN"]) == []
+
+
+def test_a_site_without_containers() -> None:
+    (found,) = problems(container_image="/i.sqsh")
+    assert "no pyxis" in found
+    assert problems(Cluster(srun_help="  --container-image=[USER@]..."), container_image="/i.sqsh") == []
+
+
+@pytest.mark.parametrize("folder", ["/data dir", "/a,b", "/a:b"])
+def test_folders_that_pyxis_cannot_mount(folder: str) -> None:
+    pyxis = Cluster(srun_help="--container-image")
+    (found,) = problems(pyxis, container_image="/i.sqsh", cache_dir=folder)
+    assert repr(folder) in found and "pyxis" in found
+    assert problems(cache_dir=folder) == []
+
+
+def test_everything_at_once() -> None:
+    found = problems(partition="general", sbatch_args=["--wait"], secrets=["NO_TOKEN"], job_dir="/x/%j")
+    assert len(found) == 4
+
+
+# -- the shorthand ------------------------------------------------------------------------------------------------
+
+
+def test_keywords_build_the_same_config() -> None:
+    assert SlurmExecutor(account="x", nodes=2).config == SlurmExecutor(SlurmConfig(account="x", nodes=2)).config
+    assert SlurmExecutor(SlurmConfig(account="x"), nodes=2).config == SlurmConfig(account="x", nodes=2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "part"),
+    [({"partion": "x"}, "partition"), ({"nodes": "two"}, "nodes"), ({"time": "0:240:0"}, "time")],
+)
+def test_wrong_keywords(fields: dict[str, Any], part: str) -> None:
+    with pytest.raises(InputError, match=part):
+        SlurmExecutor(**fields)
+
+
+def test_a_wrong_config_is_told_with_all_other_problems() -> None:
+    found = SlurmExecutor(SlurmConfig(mem="1G", mem_per_cpu="1G", sbatch_args=("--wait",)), transport=Cluster())
+    texts = [str(problem) for problem in found.check([TASK])]
+    assert len(texts) == 2 and "exclude each other" in texts[0]
+
+
+def test_a_silent_machine_is_no_problem_of_the_request() -> None:
+    class Silent(LocalTransport):
+        def run(self, argv: Sequence[str], **_: Any) -> Completed:
+            raise Unreachable("no answer")
+
+    class Bare(LocalTransport):
+        def run(self, argv: Sequence[str], **_: Any) -> Completed:
+            raise CommandMissing("sh was not found")
+
+    assert problems(Silent(), partition="x") == []
+    assert "not found" in problems(Bare())[0]
+
+
+def test_the_title() -> None:
+    assert SlurmExecutor().title == "SlurmExecutor on @localhost"

@@ -1,0 +1,358 @@
+"""On the real cluster: what the conformance suite does not ask because it is Slurm's alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nemo_launch.errors import SchedulerRefused, Unreachable
+from nemo_launch.executors.base import Handle, Recovery, State
+from nemo_launch.executors.slurm import poll as polling
+from tests.conformance.site import Run, Site
+from tests.executors.slurm.conftest import Counting
+from tests.faults.wrappers import Rules, WrappedCommands
+
+WAIT = "#!/bin/sh\nwhile [ ! -e go ]; do sleep 0.1; done\n"
+
+
+def go(site: Site) -> None:
+    (site.folder / "go").touch()
+
+
+def slurm(*argv: str) -> str:
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
+
+
+# -- the script ---------------------------------------------------------------------------------------------------
+
+
+def test_folders_with_strange_names(site: Site) -> None:
+    site.folder = site.folder / 'it\'s a $HOME; 50%j #1 "é"\t(x) `y` ~ &'
+    site.folder.mkdir()
+    run = site.launch(site.task("strange", "#!/bin/sh\npwd\n"))
+    assert run.wait()["strange"].state is State.SUCCEEDED
+    assert run.log("strange").rstrip("\n") == str(site.folder)
+
+
+def test_nodes_see_what_was_asked_for(site: Site) -> None:
+    text = "#!/bin/sh\necho $SLURM_PROCID $SLURM_JOB_NUM_NODES $SLURM_CPUS_PER_TASK $WORLD_SIZE $MASTER_PORT\n"
+    run = site.launch(
+        site.task("ranks", text), nodes=2, ntasks_per_node=2, cpus_per_task=3, time="5:00", partition="a3u",
+        sbatch_args=["--nice=7"],
+    )  # fmt: skip
+    assert run.wait()["ranks"].state is State.SUCCEEDED
+    lines = sorted(line.split("] ")[1] for line in run.log("ranks").splitlines())
+    assert lines == [f"{rank} 2 3 4 13742" for rank in range(4)]
+    (job,) = run.jobs()
+    shown = slurm("scontrol", "show", "job", str(job.handle))
+    for part in ("TimeLimit=00:05:00", "Partition=a3u", "Nice=7", "Requeue=0", f"Comment={job.paths.script}"):
+        assert part in shown
+
+
+def test_another_path_for_the_job_does_not_hide_sbatch(site: Site) -> None:
+    run = site.launch(site.task("path", '#!/bin/sh\necho "$PATH"\n', env={"PATH": "/opt/mine:/usr/bin:/bin"}))
+    run.wait()
+    assert run.log("path").startswith("/opt/mine:/usr/bin")
+
+
+# -- submission ---------------------------------------------------------------------------------------------------
+
+
+def test_what_slurm_refuses_is_told_in_its_words_and_leaves_no_intent(site: Site) -> None:
+    run = site.prepare(site.task("a", WAIT), site.task("b", WAIT, after=["a"]), site.task("c", WAIT))
+    run.plans[2] = replace(run.plans[2], script=run.plans[2].script.replace("--nodes=1", "--nodes=77"))
+    with pytest.raises(SchedulerRefused, match="sbatch refused c: .*(More processors|Node count)"):
+        run.submit()
+    assert [job.handle is not None for job in run.jobs()] == [True, True, False]
+    assert run.jobs()[2].intended is None
+    assert {o.state for o in run.cancel("a", "b").values()} == {State.CANCELLED}
+
+
+def test_an_unknown_partition_is_refused_with_the_real_ones(site: Site) -> None:
+    executor = site.make(partition="general", time="1:00:00")
+    (problem,) = executor.check([site.task("a", WAIT)])
+    assert (
+        "general" in problem.what and "a3m (up, default), a3u (up)" in problem.fix and "--partition a3m" in problem.fix
+    )
+    run = site.prepare(site.task("b", WAIT))
+    run.plans[0] = replace(
+        run.plans[0], script=run.plans[0].script.replace("#SBATCH --nodes", "#SBATCH -p x\n#SBATCH --nodes")
+    )
+    with pytest.raises(SchedulerRefused, match=r"invalid partition specified: x.*a3m \(up, default\)"):
+        run.submit()
+
+
+@pytest.mark.parametrize(
+    ("rules", "cluster"),
+    [
+        (Rules(banner="Last login 12\n17 jobs are waiting\n\n"), None),
+        (Rules(suffix=";lab"), "lab"),
+    ],
+)
+def test_ids_between_other_words(site: Site, wrapped: WrappedCommands, rules: Rules, cluster: str | None) -> None:
+    wrapped.set("sbatch", rules)
+    run = site.launch(site.task("id", "#!/bin/sh\nexit 7\n"))
+    (job,) = run.jobs()
+    assert job.handle is not None and job.handle.cluster == cluster
+    assert run.wait()["id"].exit_code == 7
+    asked = [call.argv for name in ("squeue", "sacct") for call in wrapped.calls(name)]
+    assert asked and all(("-M" in argv) == (cluster is not None) for argv in asked)
+
+
+@pytest.mark.parametrize("rules", [Rules(silent=True), Rules(fail_first=1)], ids=["no words", "answer lost"])
+def test_a_lost_answer_is_no_lost_job(site: Site, wrapped: WrappedCommands, rules: Rules) -> None:
+    wrapped.set("sbatch", rules)
+    run = site.launch(site.task("once", WAIT))
+    (job,) = run.jobs()
+    assert job.handle is not None
+    mine = slurm("squeue", "-h", "--me", "-o", "%i %o").splitlines()
+    assert [line.split()[0] for line in mine if line.endswith(job.paths.script)] == [str(job.handle)]
+    go(site)
+    run.wait()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
+        "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",
+    ],
+)
+def test_a_controller_that_was_not_reached_leaves_nothing(site: Site, wrapped: WrappedCommands, error: str) -> None:
+    wrapped.set("sbatch", Rules(refuse_first=1, error=error))
+    run = site.prepare(site.task("later", "#!/bin/sh\n"))
+    with pytest.raises(Unreachable, match="was not submitted"):
+        run.submit()
+    assert run.jobs()[0].intended is None
+    assert run.submit().wait()["later"].state is State.SUCCEEDED
+
+
+def test_a_predecessor_that_has_ended_is_not_waited_for(site: Site) -> None:
+    run = site.prepare(
+        site.task("good", "#!/bin/sh\n"), site.task("bad", "#!/bin/sh\nexit 3\n"),
+        site.task("next", "#!/bin/sh\n", after=["good"]), site.task("never", "#!/bin/sh\n", after=["bad"]),
+    )  # fmt: skip
+    first, rest = run.plans[:2], run.plans[2:]
+    run.executor.submit(first, run.book)
+    run.until(lambda seen: seen["good"].state.final and seen["bad"].state.final)
+    with pytest.raises(SchedulerRefused, match="bad, which it depends on, has FAILED"):
+        run.executor.submit(rest, run.book)
+    (job,) = run.jobs("next")
+    assert "Dependency=(null)" in slurm("scontrol", "show", "job", str(job.handle))
+    assert run.executor.poll([job])[job.key].state is not State.CANCELLED
+
+
+# -- finding again ------------------------------------------------------------------------------------------------
+
+
+def test_a_submission_that_still_runs_is_in_flight_and_then_found(site: Site, wrapped: WrappedCommands) -> None:
+    wrapped.set("sbatch", Rules(before=1.5))
+    run = site.prepare(site.task("slow", WAIT))
+    (plan,) = run.plans
+    Path(plan.paths.script).write_text(plan.script)
+    run.book.intend(plan)
+    sbatch = subprocess.Popen(plan.command, stdout=subprocess.DEVNULL)
+    (job,) = run.jobs()
+    answer: Handle | Recovery = Recovery.IN_FLIGHT
+    began = time.monotonic()
+    while answer is Recovery.IN_FLIGHT:
+        answer = run.executor.recover([job])[job.key]
+        assert time.monotonic() - began < 30
+    sbatch.wait()
+    assert isinstance(answer, Handle) and time.monotonic() - began > 0.5
+    run.book.submitted(plan, answer)
+    assert run.cancel()["slow"].state is State.CANCELLED
+
+
+def test_many_lost_ids_cost_one_question(site: Site, transport: Counting) -> None:
+    run = site.launch(*(site.task(f"t{n}", WAIT) for n in range(4)))
+    handles = {job.key: job.handle for job in run.jobs()}
+    for job in run.jobs():
+        os.unlink(job.paths.handle)
+    transport.programs()
+    assert run.executor.recover(run.jobs()) == handles
+    assert transport.programs().count("squeue") <= 1
+    for plan in run.plans:
+        run.book.submitted(plan, handles[plan.paths.dir])  # type: ignore[arg-type]
+    go(site)
+    run.wait()
+
+
+# -- status -------------------------------------------------------------------------------------------------------
+
+
+def test_questions_are_few(site: Site, transport: Counting) -> None:
+    run = site.launch(*(site.task(f"t{n}", f"#!/bin/sh\nexit {n % 2}\n") for n in range(6)))
+    transport.programs()
+    run.poll()
+    assert transport.programs().count("squeue") == 1
+    run.wait()
+    transport.programs()
+    run.poll()
+    assert transport.programs() == []  # all that is final is known
+
+
+def test_status_where_the_environment_would_change_the_answers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = site.launch(site.task("env", WAIT))
+    for name, value in {
+        "SQUEUE_STATES": "CD", "SQUEUE_FORMAT": "%i", "SQUEUE_SORT": "-i", "SACCT_FORMAT": "JobID",
+        "SLURM_TIME_FORMAT": "relative", "SLURM_CLUSTERS": "nowhere", "SINFO_FORMAT": "%i",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    run.until_running("env")
+    go(site)
+    assert run.wait()["env"].state is State.SUCCEEDED
+
+
+def test_a_silent_controller(site: Site, wrapped: WrappedCommands) -> None:
+    run = site.launch(site.task("away", WAIT))
+    run.until_running("away")
+    away = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
+    for name in ("squeue", "sacct"):
+        wrapped.set(name, Rules(refuse_first=10**6, error=away))
+    seen = run.poll()["away"]
+    assert seen.state is State.RUNNING and seen.age is not None and "connect failure" in seen.reason
+    go(site)
+    seen = run.until(lambda seen: seen["away"].state.final, 20)["away"]  # its own record is enough
+    assert seen.state is State.SUCCEEDED and seen.age is None
+
+
+def test_the_queue_forgot_it_and_accounting_does_not_know_it_yet(site: Site, wrapped: WrappedCommands) -> None:
+    run = site.launch(site.task("lag", WAIT))
+    run.until_running("lag")
+    wrapped.set("squeue", Rules(silent=True))
+    wrapped.set("sacct", Rules(silent=True))
+    seen = run.poll()["lag"]
+    assert seen.state is State.RUNNING and seen.age is not None and "not yet in accounting" in seen.reason
+    for name in ("squeue", "sacct"):
+        wrapped.set(name)
+    assert run.poll()["lag"].age is None
+    go(site)
+    run.wait()
+
+
+def test_an_id_of_another_job_is_not_believed(site: Site) -> None:
+    run = site.launch(site.task("ours", WAIT))
+    other = slurm("sbatch", "--parsable", "--mem=10", "-o", "/dev/null", "--wrap", "sleep 1")
+    (job,) = run.jobs()
+    strange = replace(job, handle=Handle(other), intended=time.time())
+    seen = polling.poll(run.executor.transport, [strange])[job.key]
+    assert seen.extra.get("job_id") == str(job.handle) or seen.age is not None  # the claim, or nothing fresh
+    go(site)
+    run.wait()
+
+
+def test_of_two_jobs_for_one_submission_the_owner_counts(site: Site) -> None:
+    run = site.launch(site.task("double", WAIT))
+    run.until_running("double")
+    (job,) = run.jobs()
+    second = slurm(*run.plans[0].command)
+    duplicate = replace(job, handle=Handle(second))
+    site_log = Path(job.paths.log(second))
+    deadline = time.monotonic() + 30
+    while not (site_log.exists() and "duplicate of" in site_log.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    seen = run.executor.poll([duplicate])[job.key]
+    assert seen.state is State.RUNNING and seen.extra["job_id"] == str(job.handle)
+    go(site)
+    assert run.wait()["double"].state is State.SUCCEEDED
+    assert run.executor.poll([duplicate])[job.key].state is State.SUCCEEDED
+
+
+def test_a_folder_that_the_nodes_do_not_see_is_explained(site: Site) -> None:
+    run = site.prepare(site.task("hidden", "#!/bin/sh\n"))
+    where = run.plans[0].paths.job_dir
+    gone = f"{where}-on-the-nodes"
+    run.plans[0] = replace(run.plans[0], script=run.plans[0].script.replace(f"={where}", f"={gone}"))
+    seen = run.submit().wait()["hidden"]
+    assert seen.state is State.FAILED and "job_dir" in seen.reason
+
+
+# -- cancel -------------------------------------------------------------------------------------------------------
+
+
+def test_scancel_from_outside(site: Site) -> None:
+    run = site.launch(site.task("outside", WAIT))
+    run.until_running("outside")
+    slurm("scancel", str(run.jobs()[0].handle))
+    assert run.wait()["outside"].state is State.CANCELLED
+
+
+def test_cancel_while_the_controller_is_slow_to_hear(site: Site, wrapped: WrappedCommands) -> None:
+    away = "scancel: error: Kill job error: Unable to contact slurm controller (connect failure)"
+    wrapped.set("scancel", Rules(refuse_first=1, error=away))
+    run = site.launch(site.task("slow", WAIT))
+    run.until_running("slow")
+    assert run.cancel()["slow"].state is State.CANCELLED
+    assert len(wrapped.calls("scancel")) == 2
+
+
+def test_cancel_of_many_is_one_command(site: Site, transport: Counting) -> None:
+    run = site.launch(*(site.task(f"t{n}", WAIT) for n in range(5)))
+    transport.programs()
+    assert {o.state for o in run.cancel().values()} == {State.CANCELLED}
+    assert transport.programs().count("scancel") == 1
+
+
+def test_the_secrets_of_a_job_that_never_started_do_not_stay(site: Site) -> None:
+    run = site.launch(site.task("never", WAIT), sbatch_args=["--begin=now+1hour"])
+    file = Path(run.where("never").secrets)
+    file.parent.mkdir()
+    file.touch()
+    run.poll()
+    assert file.exists()
+    run.cancel()
+    assert not file.exists()
+
+
+def test_cancel_of_a_job_whose_id_was_lost(site: Site) -> None:
+    run = site.launch(site.task("lost", WAIT))
+    handle = run.jobs()[0].handle
+    os.unlink(run.where("lost").handle)
+    assert run.cancel()["lost"].state is State.CANCELLED
+    assert slurm("squeue", "-h", "-j", str(handle), "-t", "PD,R", "-o", "%i") == ""
+
+
+def test_what_can_never_start_is_taken_out_of_the_queue(site: Site) -> None:
+    run = site.launch(site.task("bad", "#!/bin/sh\nexit 3\n"), site.task("next", WAIT))
+    first, second = run.jobs()
+    run.until(lambda seen: seen["bad"].state.final)
+    (plan,) = (plan for plan in run.plans if plan.task.name == "next")
+    run.cancel("next")
+    # as an older launcher, or sbatch on a site that knows no --kill-on-invalid-dep, leaves it
+    stuck = slurm("sbatch", "--parsable", f"--dependency=afterok:{first.handle}", plan.paths.script)
+    job = replace(second, handle=Handle(stuck), after=("bad",))
+    left = [Path(p) for p in (job.paths.cancelled, job.paths.seen, job.paths.claim)]
+    for path in [*left, *Path(job.paths.job_dir).glob("*-*.json")]:
+        path.unlink(missing_ok=True)
+    deadline = time.monotonic() + 30
+    while not (seen := run.executor.poll([job])[job.key]).skipped:
+        assert time.monotonic() < deadline
+        time.sleep(0.3)
+    assert seen.state is State.CANCELLED
+    deadline = time.monotonic() + 20
+    while slurm("squeue", "-h", "--me", "-t", "PD", "-o", "%i").split().count(stuck):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+# -- logs ---------------------------------------------------------------------------------------------------------
+
+
+def test_logs_the_whole_one_first_then_the_ranks(site: Site) -> None:
+    run: Run = site.launch(site.task("ranks", "#!/bin/sh\necho I am $SLURM_PROCID\n"), ntasks_per_node=2)
+    assert run.executor.log_sources(run.jobs()[0]) == [] or run.jobs()
+    run.wait()
+    (job,) = run.jobs()
+    sources = run.executor.log_sources(job)
+    assert [source.rank for source in sources] == [None, 0, 1]
+    assert sources[0].path == job.paths.log(str(job.handle))
+    assert b"I am 1" in (run.executor.transport.read(sources[2].path) or b"")
+    assert json.loads(Path(job.paths.seen).read_text())["observation"]["state"] == "SUCCEEDED"
