@@ -302,9 +302,17 @@ class Experiment:
         for executor in dict.fromkeys(executor for _, _, executor, _ in self._adds):
             problems += executor.check([task for task, other in lowered if other is executor])
         problems += _mixed_dependencies(lowered)
+        problems += self._slurm_folders()
         if problems:
             raise InputError(dict.fromkeys(problems))
         return lowered
+
+    def _slurm_folders(self) -> list[Problem]:
+        """sbatch gives up on the job's id in the log's name where there is a backslash in its path."""
+        folders = [self._paths_of(name, e).job_dir for name, _, e, _ in self._adds if e.kind == "slurm"]
+        what = "has a backslash, and Slurm cannot write a log below such a folder"
+        fix = "Choose a title, task names and NEMORUN_HOME (or job_dir) without one."
+        return [Problem(f"{folder} {what}", "", fix) for folder in folders if "\\" in folder][:1]
 
     def _site(self, executor: Executor) -> Site:
         config = executor.config

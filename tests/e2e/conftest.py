@@ -18,7 +18,7 @@ MakeScene = Callable[..., Scene]
 def make_scene(
     make_launcher: Callable[[Lab | None], Launcher], make_workspace: Callable[[], Path], user_python: Path
 ) -> MakeScene:
-    """``make_scene(lab, wrapped=True)``: a user in a folder of its own; wrapped: with stand-ins for Slurm's commands."""
+    """``make_scene(lab, wrapped=True)``: a user in a folder of its own; wrapped: stand-ins for Slurm's commands."""
 
     def make(lab: Lab | None = None, wrapped: bool = False) -> Scene:
         launcher = make_launcher(lab)

@@ -378,9 +378,10 @@ def test_a_predecessor_that_failed_meanwhile_skips_what_was_not_submitted(wrappe
 # -- on this machine -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "pattern", ["snapshots", "experiments/*/*", "experiments/*/*/experiment.json", f"{TASK}/intent.json", f"{TASK}/claim"]
-)
+LOCAL = ["snapshots", "experiments/*/*", "experiments/*/*/experiment.json", f"{TASK}/intent.json", f"{TASK}/claim"]
+
+
+@pytest.mark.parametrize("pattern", LOCAL)
 def test_a_local_launch_that_is_killed_runs_once(here: Scene, pattern: str) -> None:
     words = ["-s", "payload.sh", "--detach", "--", "payload", str(here.launcher.workspace / "ran")]
     killed = here.killed(here.start(*words), exists(here.launcher.runs, pattern))
