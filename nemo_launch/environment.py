@@ -101,6 +101,14 @@ def folders(config: ExecutorConfig) -> dict[str, str]:
     return env
 
 
+def secret_names(
+    config: ExecutorConfig, task_secrets: Iterable[str], given: Mapping[str, str], environ: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Names that were asked for, and the usual tokens where they are set."""
+    tokens = [name for name in TOKENS if given.get(name) or environ.get(name)]
+    return tuple(dict.fromkeys((*config.secrets, *task_secrets, *tokens)))
+
+
 def secret_values(names: Iterable[str], given: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
     """Values for the names that have one: given in Python first, then this process's environment."""
     return {name: given[name] if name in given else environ[name] for name in names if name in given or name in environ}

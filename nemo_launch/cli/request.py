@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 from nemo_launch import environment
@@ -66,7 +65,6 @@ def build(prog: str, flags: argparse.Namespace, words: list[str], unknown: list[
         _default_partition(merged)
     config, more = check(CONFIGS[kind], merged.values, merged.place, from_text=set(values))
     problems += more
-    config = _with_tokens(config)
 
     executor = _executor(kind, config)
     title = flags.experiment_name or (script.name if script else "")
@@ -87,6 +85,8 @@ def build(prog: str, flags: argparse.Namespace, words: list[str], unknown: list[
 
 
 def _place(merged: Merged, where: str) -> str:
+    # an executor that finds a fault of its config names the class, which the command line does not know
+    where = where.removeprefix("SlurmConfig: ").removeprefix("LocalConfig: ")
     if where == "script":
         return "-s/--script"
     if where in merged.origin:
@@ -235,13 +235,6 @@ def _default_partition(merged: Merged) -> None:
     if "partition" not in merged.values and (in_job or not os.environ.get("SBATCH_PARTITION")):
         merged.values["partition"] = DEFAULT_PARTITION
         merged.origin["partition"] = "-p/--partition (run.py's default)"
-
-
-def _with_tokens(config: ExecutorConfig) -> ExecutorConfig:
-    """Tokens that are set here reach the job without being asked for."""
-    asked = {*config.secrets, *config.env_vars}
-    tokens = [name for name in environment.TOKENS if os.environ.get(name) and name not in asked]
-    return replace(config, secrets=(*config.secrets, *tokens)) if tokens else config
 
 
 def _executor(kind: str, config: object) -> Executor:

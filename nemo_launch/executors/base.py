@@ -1,4 +1,4 @@
-"""The executor's contract: plan, submit, poll, cancel, logs. A third party can write one without touching this package."""
+"""The executor's contract: plan, submit, poll, cancel, logs. Third parties can write one in a package of their own."""
 
 from __future__ import annotations
 
@@ -62,9 +62,7 @@ class Handle:
     @classmethod
     def load(cls, value: Mapping[str, Any]) -> Handle:
         """From JSON."""
-        return cls(
-            **{k: value[k] for k in ("job_id", "cluster", "array_index", "het_part", "attempt") if k in value}
-        )
+        return cls(**{k: value[k] for k in ("job_id", "cluster", "array_index", "het_part", "attempt") if k in value})
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,8 @@ class Failure:
     def __str__(self) -> str:
         how = f"signal {self.signal}" if self.signal else f"exit {self.exit_code}"
         others = f"; {self.followed} other{'s' * (self.followed != 1)} followed" if self.followed else ""
-        return f"rank {self.rank} on {self.node} failed first: {how}{', ' + self.exception if self.exception else ''}{others}"
+        what = f", {self.exception}" if self.exception else ""
+        return f"rank {self.rank} on {self.node} failed first: {how}{what}{others}"
 
 
 @dataclass(frozen=True)

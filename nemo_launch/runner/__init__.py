@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.resources import files as _resources
 from typing import NamedTuple
 
@@ -104,10 +105,14 @@ def quote(word: str) -> str:
     return "$'" + re.sub(r"[\x01-\x1f\x7f]", lambda found: f"\\x{ord(found[0]):02x}", escaped) + "'"
 
 
-def files(language: Language = "python") -> dict[str, bytes]:
-    """Name -> content of the files that belong into ``<job_dir>/runner`` (torchrun may start a shell program)."""
-    names = ("node.py", "rank.py", "output.py", "failure.py")
-    return {name: _text(name).encode() for name in (names if language == "python" else (*names, "rank.sh"))}
+def files(language: Language, launcher: str) -> dict[str, bytes]:
+    """Name -> content of the files that belong into ``<job_dir>/runner``: no more than this job needs."""
+    names = ["rank.py", "output.py", "failure.py"]
+    if launcher == "torchrun":
+        names.append("node.py")
+    elif language == "shell":
+        names = ["rank.sh"]
+    return {name: _text(name).encode() for name in names}
 
 
 def secrets_file(values: Mapping[str, str]) -> bytes:
@@ -115,5 +120,6 @@ def secrets_file(values: Mapping[str, str]) -> bytes:
     return b"".join(f"{name}={value}\0".encode("utf-8", "surrogateescape") for name, value in values.items())
 
 
+@cache
 def _text(name: str) -> str:
     return _resources(__name__).joinpath(name).read_text("utf-8")

@@ -124,8 +124,6 @@ def make_job(folder: Path) -> Iterator[Callable[..., BatchJob]]:
     def make(program: Sequence[str | Path], name: str = "job", **values: Any) -> BatchJob:
         directory = folder / name
         (directory / "runner").mkdir(parents=True)
-        for file, data in files("shell").items():
-            (directory / "runner" / file).write_bytes(data)
         known: dict[str, Any] = {
             "scheduler": "local",
             "experiment": "demo_1",
@@ -138,6 +136,8 @@ def make_job(folder: Path) -> Iterator[Callable[..., BatchJob]]:
             "program": [str(word) for word in program],
             **values,
         }
+        for file, data in files(known["language"], known["launcher"]).items():
+            (directory / "runner" / file).write_bytes(data)
         text = batch_script([], {f"nl_{key}": value for key, value in known.items()})
         (directory / "job.sh").write_bytes(text.encode("utf-8", "surrogateescape"))
         env = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "NEMO_LAUNCH_JOB_ID": "77"}

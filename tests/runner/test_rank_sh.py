@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from nemo_launch.runner import files
 from tests.runner.conftest import BatchJob
 from tests.runner.test_rank import VALUES, WORDS, check_lines
 
@@ -38,12 +39,9 @@ def shell(request: pytest.FixtureRequest, folder: Path) -> tuple[str, str]:
 def run(
     shell: tuple[str, str], folder: Path, words: list[str], launcher: str = "none", **env: str
 ) -> subprocess.CompletedProcess[bytes]:
-    from nemo_launch.runner import files
-
-    (folder / "rank.sh").write_bytes(files("shell")["rank.sh"])
     (folder / "ranks").mkdir(exist_ok=True)
     return subprocess.run(
-        [shell[0], folder / "rank.sh", launcher, folder / "ranks", folder, "0", *words],
+        [shell[0], _rank_sh(folder), launcher, folder / "ranks", folder, "0", *words],
         env={"PATH": shell[1], "SLURMD_NODENAME": "node-0", **env},
         capture_output=True,
         timeout=60,
@@ -154,7 +152,5 @@ done
 
 
 def _rank_sh(folder: Path) -> Path:
-    from nemo_launch.runner import files
-
-    (folder / "rank.sh").write_bytes(files("shell")["rank.sh"])
+    (folder / "rank.sh").write_bytes(files("shell", "none")["rank.sh"])
     return folder / "rank.sh"

@@ -64,14 +64,17 @@ class LocalExecutor:
             "nl_ntasks_per_node": config.ntasks_per_node,
             "nl_signal": config.signal or "",
         }
+        needed = runner.files(task.language, preflight.launcher(config, task))
         return Plan(
             task=task,
             paths=paths,
             script=runner.batch_script([], values),
             command=("bash", paths.script),
             env={**env, processes.MARKER: paths.job_dir},
-            secrets=tuple(dict.fromkeys((*config.secrets, *task.secrets))),
-            files={f"runner/{name}": data for name, data in runner.files(task.language).items()},
+            secrets=environment.secret_names(
+                config, task.secrets, {**self._secret_values, **task.secret_values}, os.environ
+            ),
+            files={f"runner/{name}": data for name, data in needed.items()},
         )
 
     def submit(self, plans: Sequence[Plan], ledger: Ledger) -> None:

@@ -131,7 +131,7 @@ class SlurmExecutor:
         return self._shown_environment
 
     def _notes(self, task: Task, environ: Mapping[str, str], secrets_file: str) -> list[str]:
-        defaults = commands.site_defaults(environ)
+        defaults = commands.site_defaults(self.config, environ)
         notes = [f"{name}={value} of your environment applies" for name, value in defaults.items()]
         if task.after:
             notes.append(f"sbatch also gets --dependency=afterok: with the job ids of {', '.join(task.after)}")
