@@ -60,6 +60,8 @@ class Parser(argparse.ArgumentParser):
             long = name.rsplit("/", 1)[-1]
             if what == "expected one argument":
                 return "it needs a value", name, f"A value that starts with a dash is written {long}=VALUE."
+            if what.startswith("ignored explicit argument "):
+                return f"it takes no value, and {what.split(' ', 3)[3]} was given", name, ""
             return what, name, ""
         return message, self._verb, help_tells
 

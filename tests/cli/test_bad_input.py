@@ -46,6 +46,7 @@ Refused = Callable[..., Done]
         (["-s", "a.sh", "--experiment-name", "a/b"], ["--experiment-name", "a/b"]),
         (["-s", "a.sh", "-d", "/nothere"], ["/nothere"]),
         (["-s", "."], ["-s/--script"]),
+        (["-s", "a.sh", "--exclusive=3"], ["--exclusive", "takes no value, and '3' was given"]),
         (["-s", "a.sh", "--python", "/nothere/python"], []),
     ],
 )
@@ -65,6 +66,13 @@ def test_all_problems_at_once(refused: Refused) -> None:
     for text in ("nothere.py", "'x' is not a duration", "--lrr", "'no' is not a whole number", "-p/--partition"):
         assert text in done.err
     assert len(done.err.splitlines()) == 5
+
+
+def test_a_fault_is_told_once_in_the_words_of_the_command_line(refused: Refused) -> None:
+    done = refused("-e", "slurm", "-s", "nothere.sh", "-n", "-1", "--mem", "64GB")
+    assert done.err.count("-1 is less than 1") == 1
+    assert "--mem: '64GB' is not an amount of memory. Write 64G." in done.err
+    assert "SlurmConfig" not in done.err
 
 
 def test_a_machine_without_slurm(cli: Cli, refused: Refused, tmp_path: Path) -> None:
