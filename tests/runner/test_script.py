@@ -20,7 +20,7 @@ from nemo_launch.runner import VALUES, batch_script, files, quote, secrets_file
 NEEDED = {name: "x" for name, value in VALUES.items() if value.default is None}
 RUNNER = runner.__path__[0]
 SKELETON = Path(RUNNER, "skeleton.sh").read_text("utf-8")
-anything = st.text(st.characters(exclude_characters="\0"), max_size=20) | st.text(
+anything = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20) | st.text(
     "\\'\"$`!\n\r\t\x01\x7f é*", max_size=9
 )
 
@@ -87,15 +87,15 @@ def test_the_shell_is_clean() -> None:
     subprocess.run(["shellcheck", "-s", "sh", f"{RUNNER}/rank.sh"], check=True)
 
 
-@pytest.mark.parametrize("name", sorted(files()))
+@pytest.mark.parametrize("name", sorted(files("python", "torchrun")))
 def test_the_runner_works_on_python_3_8(name: str) -> None:
-    ast.parse(files()[name], feature_version=(3, 8))
+    ast.parse(files("python", "torchrun")[name], feature_version=(3, 8))
     check = ["-c", "from vermin import main; main()", "--target=3.8-", "--violations", "--no-tips", f"{RUNNER}/{name}"]
     subprocess.run([sys.executable, *check], check=True)
 
 
 def test_the_runner_imports_the_standard_library_only() -> None:
-    for name in files():
-        tree = ast.parse(files()[name])
+    for text in files("python", "torchrun").values():
+        tree = ast.parse(text)
         imported = {a.name.split(".")[0] for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
         assert imported - set(sys.stdlib_module_names) <= {"failure", "output"}
