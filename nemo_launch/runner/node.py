@@ -18,11 +18,14 @@ if TYPE_CHECKING:
     from nemo_launch.runner import failure
     from nemo_launch.runner.rank import die_with_parent
 else:  # on the node they lie beside this file; afterwards the user's modules come first again
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path.insert(0, here)
+    sys.dont_write_bytecode, kept = True, sys.dont_write_bytecode
     import failure
     from rank import die_with_parent
 
-    sys.path[:] = [path for path in sys.path if path != os.path.dirname(os.path.abspath(__file__))]
+    sys.path[:] = [path for path in sys.path if path != here]
+    sys.dont_write_bytecode = kept
 
 BAD_SETUP = 78
 

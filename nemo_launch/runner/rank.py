@@ -1,6 +1,6 @@
 """One rank: runs the program as a child, labels its lines, keeps its whole log, records how it failed.
 
-Standard library only, Python 3.8 or newer; called by skeleton.sh or torchrun as ``python -IS rank.py … -- program``.
+Standard library only, Python 3.8 or newer; called by skeleton.sh or torchrun as ``python -IBS rank.py … -- program``.
 Signals reach the child without help (srun signals every process of the step, torchrun the rank's group), so that they
 are only survived here.
 """

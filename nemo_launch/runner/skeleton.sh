@@ -3,7 +3,7 @@
 # may be the user's environment, which must reach the processes as it is.
 #
 # Signals: USR1 = the end is near, ask for a checkpoint. TERM, INT, HUP = end. A supervisor on this machine sends them
-# to this process alone; from here they go on once, to the processes' own group.
+# to this process alone; from here TERM goes on once, to the processes' own group.
 
 shopt -u patsub_replacement 2>/dev/null # bash 5.2: & in a replacement would mean the match
 export NEMO_LAUNCH_JOB_ID=${SLURM_JOB_ID:-${NEMO_LAUNCH_JOB_ID:-$$}}
@@ -15,7 +15,7 @@ nl_host=${nl_host%%.*}
 nl_world=$((nl_nodes * nl_ntasks_per_node))
 if [[ $nl_launcher = none ]]; then nl_processes=1; else nl_processes=$nl_world; fi
 if [[ " ${nl_srun_args[*]}" = *' --container-image'* ]]; then nl_contained=1; else nl_contained=''; fi
-nl_pid='' nl_caught='' nl_ended_by='' nl_started=''
+nl_pid='' nl_passed='' nl_caught='' nl_ended_by='' nl_started=''
 
 nl_say() { printf 'nemo_launch: %s\n' "$*"; }
 
@@ -53,7 +53,7 @@ nl_end() { # nl_end CODE CAUSE [MESSAGE]: the only way out
   local nl_followed=0
   trap - EXIT
   trap '' TERM INT HUP USR1 # Slurm signals mv below as well
-  if [[ ${3:-} ]]; then nl_say "$3"; fi
+  if [[ ${3:-} && ! -e $nl_ranks/problem ]]; then nl_say "$3"; fi # a problem was told by who found it
   if [[ -e $nl_ranks/first-failure.json ]]; then
     nl_followed=$((nl_processes - 1 - $(nl_count_ok)))
   fi
@@ -81,9 +81,11 @@ nl_ask_end() { # nl_ask_end SIGNAL
   nl_pass_end
 }
 
-nl_pass_end() {
-  # Slurm itself signals the steps.
-  if [[ $nl_pid && $nl_scheduler = local ]]; then kill -s TERM -- "-$nl_pid" 2>/dev/null; fi
+nl_pass_end() { # once: a program that saves on TERM may die of a second one. Slurm itself signals every process.
+  if [[ $nl_pid && -z $nl_passed && $nl_scheduler = local ]]; then
+    nl_passed=1
+    kill -s TERM -- "-$nl_pid" 2>/dev/null
+  fi
 }
 
 nl_node_cpus() { # processors that every node of the job has: the least in a list such as 16(x2),8
@@ -106,7 +108,9 @@ nl_lease_port() { # nl_lease_port FIRST: sets nl_port; it is ours as long as des
     exec 9<&-
     # Opened for reading: nobody may open another's file for writing there (fs.protected_regular).
     (umask 022 && set -C && : >"$nl_dir/$nl_port") 2>/dev/null
-    if command -v flock >/dev/null && { exec 9<"$nl_dir/$nl_port"; } 2>/dev/null && ! flock -n 9; then continue; fi
+    if command -v flock >/dev/null && [[ -f $nl_dir/$nl_port ]] && { exec 9<"$nl_dir/$nl_port"; } 2>/dev/null; then
+      if ! flock -n 9; then continue; fi
+    fi # else no lease is to be had, and only what listens is seen
     printf -v nl_hex ':%04X 0*:0000 0A ' "$nl_port"
     if ! grep -qs "$nl_hex" /proc/net/tcp /proc/net/tcp6; then return; fi
   done
@@ -146,8 +150,8 @@ nl_start() { # runs the processes to their end: sets nl_rc
       --ranks "$nl_ranks" --work-dir "$nl_dir" ${nl_signal:+--ignore "$nl_signal"} ${nl_standalone:+--standalone} --)
   fi
   if [[ $nl_language = python || $nl_launcher = torchrun ]]; then
-    # -IS: the user's PYTHONPATH must not stand in for modules that the runner itself imports
-    nl_launch+=("$nl_python" -IS "$nl_job_dir/runner/rank.py" "${nl_rank[@]}" -- "${nl_run[@]}")
+    # -I, -S: the user's PYTHONPATH must not stand in for modules that the runner itself imports
+    nl_launch+=("$nl_python" -IBS "$nl_job_dir/runner/rank.py" "${nl_rank[@]}" -- "${nl_run[@]}")
   else
     nl_launch+=(sh "$nl_job_dir/runner/rank.sh" "$nl_launcher" "$nl_ranks" "$nl_dir" "${#nl_interpreter[@]}" "${nl_run[@]}")
   fi
