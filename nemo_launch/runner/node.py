@@ -94,6 +94,8 @@ def main() -> int:
         failure.problem(args.ranks, *obstacle)
         return BAD_SETUP
 
+    if args.nproc > 1:  # torchrun's own choice, without its warning in every log
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import main as run
