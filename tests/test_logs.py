@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_launch import logs
+from nemo_launch import logs, tailing
 from nemo_launch.errors import LaunchError, RecordError
 from nemo_launch.executors.base import Handle, Job, LogSource, Observation, State
 from nemo_launch.observing import TaskStatus
@@ -68,8 +68,8 @@ def shown(experiment: FakeExperiment, names: Sequence[str], **how: Any) -> str:
 # one file
 
 
-def tail(path: Path) -> logs.Tail:
-    return logs.Tail(LocalTransport(), str(path))
+def tail(path: Path) -> tailing.Tail:
+    return tailing.Tail(LocalTransport(), str(path))
 
 
 def test_only_what_is_new_is_read(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_log_that_cannot_be_read_is_one_clear_error() -> None:
             raise OSError(errno.EACCES, "Permission denied")
 
     with pytest.raises(RecordError, match="cannot read the log /x: Permission denied"):
-        logs.Tail(Broken(), "/x").read()
+        tailing.Tail(Broken(), "/x").read()
 
 
 # what is shown
@@ -149,7 +149,7 @@ def test_text_arrives_whole_however_it_was_written(
     experiment = FakeExperiment(tmp_path_factory.mktemp("e"), "t")
     experiment.states["t"] = State.SUCCEEDED
     log, out = experiment.log("t"), list[str]()
-    stream = logs.Stream(["t"], out.append)
+    stream = tailing.Stream(["t"], out.append)
     for cut in [*cuts, None]:
         log.write_bytes(text.encode()[:cut])
         stream.update(experiment.statuses())

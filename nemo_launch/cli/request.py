@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from nemo_launch import environment
-from nemo_launch.cli.flags import BY_FIELD, DIRECTORIES, FLAGS
+from nemo_launch.cli import values as typed
+from nemo_launch.cli.flags import BY_FIELD
 from nemo_launch.cli.parser import VERBS, known_flags
 from nemo_launch.config.executor import CONFIGS, ExecutorConfig
 from nemo_launch.config.hints import did_you_mean
@@ -46,8 +46,8 @@ def build(prog: str, flags: argparse.Namespace, words: list[str], unknown: list[
         InputError: everything that is wrong with it, as far as it can be told without launching.
     """
     problems = [_unknown(prog, word) for word in unknown]
-    problems += _empty(flags) + _modes(flags)
-    values, more = _flag_values(flags)
+    problems += typed.empty(flags) + _modes(flags)
+    values, more = typed.of_flags(flags)
     problems += more
     if flags.script is None and not unknown:
         problems.append(_no_script(prog, words))
@@ -111,63 +111,9 @@ def _no_script(prog: str, words: list[str]) -> Problem:
     return Problem("there is no script to run", "-s/--script", f"Name one: {prog} -s FILE. {prog} --help tells more.")
 
 
-def _empty(flags: argparse.Namespace) -> list[Problem]:
-    return [
-        Problem("its value is empty", flag.shown, "Is a variable unset?")
-        for flag in FLAGS
-        if flag.metavar and flag.field != "env_vars"
-        for value in _given(flags, flag.dest)
-        if not value.strip()
-    ]
-
-
 def _modes(flags: argparse.Namespace) -> list[Problem]:
     given = [f"--{mode}" for mode in ("wait", "follow", "detach") if getattr(flags, mode)]
     return [Problem(f"{' and '.join(given)} exclude each other", "", "Keep one.")] if len(given) > 1 else []
-
-
-def _given(flags: argparse.Namespace, dest: str) -> list[str]:
-    value = getattr(flags, dest)
-    return value if isinstance(value, list) else [] if value is None else [value]
-
-
-def _flag_values(flags: argparse.Namespace) -> tuple[dict[str, object], list[Problem]]:
-    """Config fields that were given as flags, as text."""
-    values: dict[str, object] = {}
-    for flag in FLAGS:
-        value = getattr(flags, flag.dest)
-        if not flag.field or flag.field == "env_vars" or value in (None, False):
-            continue
-        if flag.field in DIRECTORIES and value.strip():
-            value = os.path.abspath(os.path.expanduser(value))
-        if flag.field == "container_image" and value.endswith(".sqsh") and "://" not in value:
-            value = os.path.abspath(os.path.expanduser(value))  # without a / it would be taken for a registry's name
-        values[flag.field] = False if flag.field == "snapshot" else value
-    env, secrets, problems = _environment(flags.env or [])
-    if env:
-        values["env_vars"] = env
-    if secrets:
-        values["secrets"] = [*(flags.secret or []), *secrets]
-    return values, problems
-
-
-def _environment(words: list[str]) -> tuple[dict[str, str], list[str], list[Problem]]:
-    """Variables of ``--env``; a bare name takes its value from here, and a bare secret name stays a name."""
-    env: dict[str, str] = {}
-    secrets, problems = [], []
-    for word in words:
-        name, given, value = word.partition("=")
-        if not name:
-            problems.append(Problem(f"{word!r} has no name before =", "--env", "Write NAME=VALUE or NAME."))
-        elif given:
-            env[name] = value
-        elif name not in os.environ:
-            problems.append(Problem(f"{name} is not set here", "--env", f"Write {name}=VALUE, or export it first."))
-        elif environment.is_secret(name):
-            secrets.append(name)
-        else:
-            env[name] = os.environ[name]
-    return env, secrets, problems
 
 
 def _layers(flags: argparse.Namespace) -> tuple[str, list[Layer], list[Problem]]:
