@@ -40,8 +40,9 @@ def load(data: bytes | None) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def judge(facts: Facts, sure: bool) -> Observation | None:
-    """The truth, or None: it seems to have ended without a word, so read everything once more and be ``sure``."""
+def judge(facts: Facts, processes_live: bool | None = None) -> Observation | None:
+    """The truth. None: its supervisor is dead, so look whether its processes live, read everything again, and ask
+    with what was seen."""
     said, word = facts.state, facts.state.get("state")
     if word == "skipped":
         reason = f"not started: {said.get('blame')} did not succeed"
@@ -65,7 +66,7 @@ def judge(facts: Facts, sure: bool) -> Observation | None:
             return _observation(facts, State.PENDING)
         why = {"cancelled": "is being cancelled", "timeout": "reached its time limit and is being ended"}
         return _observation(facts, State.RUNNING, why.get(str(ending), ""))
-    return _unsupervised(facts) if sure else None
+    return None if processes_live is None else _unsupervised(facts, processes_live)
 
 
 def running_processes(facts: Facts) -> set[processes.Process]:
@@ -75,9 +76,9 @@ def running_processes(facts: Facts) -> set[processes.Process]:
     return processes.members(facts.job.paths.job_dir, script.get("pid"), script.get("start"))
 
 
-def _unsupervised(facts: Facts) -> Observation:
+def _unsupervised(facts: Facts, processes_live: bool) -> Observation:
     """The supervisor is dead, so nobody would have written down the rest."""
-    if running_processes(facts):
+    if processes_live:
         return _observation(facts, State.RUNNING, "its supervisor was killed; the task goes on without it")
     if facts.finished:
         return _ended(facts)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from nemo_launch import identity, records
 from nemo_launch.executors.base import Handle, Job, Observation, Recovery, State
-from nemo_launch.executors.local.observe import Facts, judge, load
+from nemo_launch.executors.local.observe import Facts, judge, load, running_processes
 from nemo_launch.executors.outcome import Outcome, read_outcomes
 from nemo_launch.transport import Transport
 
@@ -23,14 +23,16 @@ def poll(transport: Transport, jobs: Sequence[Job]) -> dict[str, Observation]:
     for job in jobs:
         if job.handle is None:
             seen[job.key] = Observation(State.UNSUBMITTED, reason="not submitted yet")
-        elif (found := judge(known[job.key], sure=False)) is not None:
+        elif (found := judge(known[job.key])) is not None:
             seen[job.key] = found
         else:
             unsure.append(job)
-    # Their supervisor is dead. What it wrote last is on disk by now, so a second reading is final.
+    # Their supervisor is dead. First whether they live and then what is written: a process that is gone has written
+    # its last word by now.
+    alive = {job.key: bool(running_processes(known[job.key])) for job in unsure}
     known |= facts(transport, unsure)
     for job in unsure:
-        if (found := judge(known[job.key], sure=True)) is not None:
+        if (found := judge(known[job.key], alive[job.key])) is not None:
             seen[job.key] = found
     return {job.key: _waits_for(job, jobs, seen) for job in jobs}
 
