@@ -91,7 +91,7 @@ def listed(found: Sequence[Partition]) -> str:
 
 
 def _wanted(config: SlurmConfig) -> str | None:
-    return config.partition or commands.site_defaults(os.environ).get("SBATCH_PARTITION")
+    return config.partition or commands.site_defaults(config, os.environ).get("SBATCH_PARTITION")
 
 
 def _partition(config: SlurmConfig, known: Sequence[Partition]) -> Iterator[Problem]:

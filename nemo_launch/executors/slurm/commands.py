@@ -12,7 +12,7 @@ from nemo_launch.task import Task
 #: Where the cluster is; clients fail without it on sites that set it.
 _KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER")
 #: Site defaults that count outside a job; inside one they are the surrounding job's.
-_SITE_DEFAULTS = ("SBATCH_ACCOUNT", "SBATCH_PARTITION", "SBATCH_QOS")
+_SITE_DEFAULTS = {"SBATCH_ACCOUNT": "account", "SBATCH_PARTITION": "partition", "SBATCH_QOS": "qos"}
 #: What changes the answers of squeue, sacct, sinfo, scancel and scontrol.
 _ASKING = ("SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SCONTROL_", "SLURM_", "SBATCH_")
 
@@ -22,11 +22,15 @@ def inside_job(environ: Mapping[str, str] | None = None) -> bool:
     return "SLURM_JOB_ID" in (os.environ if environ is None else environ)
 
 
-def site_defaults(environ: Mapping[str, str]) -> dict[str, str]:
-    """``SBATCH_ACCOUNT`` and the like, where they are the site's or the user's defaults."""
+def site_defaults(config: SlurmConfig, environ: Mapping[str, str]) -> dict[str, str]:
+    """``SBATCH_ACCOUNT`` and the like, where they are the site's or the user's defaults.
+
+    For sbatch they weigh more than a directive, so they must not be there when the field is set.
+    """
     if inside_job(environ):
         return {}
-    return {name: environ[name] for name in _SITE_DEFAULTS if environ.get(name)}
+    unset = {name for name, field in _SITE_DEFAULTS.items() if getattr(config, field) is None}
+    return {name: environ[name] for name in _SITE_DEFAULTS if name in unset and environ.get(name)}
 
 
 def submission(config: SlurmConfig, task: Task, environ: Mapping[str, str]) -> dict[str, str]:
@@ -36,7 +40,7 @@ def submission(config: SlurmConfig, task: Task, environ: Mapping[str, str]) -> d
     # An SBATCH_ or SLURM_ variable that came by inheritance would be an option of this submission.
     env = {name: v for name, v in env.items() if name in asked or not name.startswith(("SBATCH_", "SLURM_"))}
     env.update({name: environ[name] for name in _KEPT if name in environ and name not in asked})
-    for name, value in site_defaults(environ).items():
+    for name, value in site_defaults(config, environ).items():
         env.setdefault(name, value)
     env.setdefault("PATH", os.defpath)
     return env

@@ -123,10 +123,10 @@ class SlurmExecutor:
         """Whether sacct shows everybody's environment here (AccountingStoreFlags=job_env). No answer counts as yes."""
         if self._shown_environment is None:
             try:
-                done = self.transport.run(["scontrol", "show", "config"], env=commands.query())
+                said = self.transport.run(["scontrol", "show", "config"], env=commands.query()).stdout
             except SchedulerError:
-                return True
-            flags = [line for line in done.stdout.splitlines() if line.startswith("AccountingStoreFlags")]
+                said = ""
+            flags = [line for line in said.splitlines() if line.startswith("AccountingStoreFlags")]
             self._shown_environment = not flags or "job_env" in flags[0]
         return self._shown_environment
 

@@ -63,8 +63,8 @@ def unreachable(text: str) -> bool:
 def parse_squeue(text: str) -> list[Row]:
     """Rows of ``squeue -h -o``; other lines (``CLUSTER: name``, banners) are passed over."""
     rows = []
-    for line in text.splitlines():
-        fields = line.strip().split(SEPARATOR, len(_SQUEUE) - 1)
+    for line in text.split("\n"):  # splitlines would also end lines inside of strange paths
+        fields = line.split(SEPARATOR, len(_SQUEUE) - 1)
         if len(fields) == len(_SQUEUE):
             job_id, state, reason, submitted, started, ended, nodes, command = (f.strip() for f in fields)
             times = (_time(submitted), _time(started), _time(ended))
@@ -75,8 +75,8 @@ def parse_squeue(text: str) -> list[Row]:
 def parse_sacct(text: str) -> list[Row]:
     """Rows of ``sacct -n -P -X``."""
     rows = []
-    for line in text.splitlines():
-        fields = line.split(SEPARATOR)
+    for line in text.split("\n"):
+        fields = line.split(SEPARATOR, len(_SACCT) - 1)
         if len(fields) not in (len(_SACCT), len(_SACCT) - 1):
             continue
         job_id, state, reason, submitted, started, ended, nodes, code = (f.strip() for f in fields[:8])

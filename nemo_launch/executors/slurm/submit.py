@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from nemo_launch.errors import SchedulerError, SchedulerRefused, Unreachable
 from nemo_launch.executors.base import Handle, Job, Ledger, Plan, Recovery
-from nemo_launch.executors.slurm import commands, query, recovery
+from nemo_launch.executors.slurm import commands, query
 from nemo_launch.transport import CommandMissing, Completed, Transport
 
 #: sbatch itself goes on trying for some minutes when the controller is busy.
@@ -77,13 +77,19 @@ def submit(transport: Transport, plan: Plan, env: Mapping[str, str], after: Sequ
     if done.returncode == 0:
         text = f"sbatch ended well but gave no job id. It said: {_streams(done)}"
         return _unclear(transport, plan, began, ledger, text, SchedulerRefused)
-    if done.returncode > 0 and _NEVER_ARRIVED.search(done.stderr):
+    if done.returncode > 0 and _never_arrived(done.stderr):
         _void(transport, plan, ledger, done.stderr.strip())
         raise Unreachable(f"{plan.task.name} was not submitted: {_words(done)} Try again later.")
     if done.returncode < 0 or query.unreachable(done.stderr):
         return _unclear(transport, plan, began, ledger, f"sbatch had no answer: {_streams(done)}")
     _void(transport, plan, ledger, done.stderr.strip())
     raise SchedulerRefused(f"sbatch refused {plan.task.name}: {_words(done)}{_remedy(transport, plan, done)}")
+
+
+def _never_arrived(said: str) -> bool:
+    """sbatch tries again by itself: the last line counts, unless an earlier try may have arrived."""
+    lines = said.strip().splitlines()
+    return bool(lines and _NEVER_ARRIVED.search(lines[-1]) and "timed out" not in said.lower())
 
 
 def _program(transport: Transport, env: Mapping[str, str]) -> str:
@@ -110,6 +116,8 @@ def _unclear(
     error: type[SchedulerError] = Unreachable,
 ) -> Handle:
     """The job may exist: look for it by its script before saying anything."""
+    from nemo_launch.executors.slurm import recovery
+
     time.sleep(_SETTLE)
     job = Job(plan.task.name, plan.paths, intended=began)
     answer = recovery.recover(transport, [job])[job.key]

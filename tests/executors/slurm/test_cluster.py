@@ -121,6 +121,7 @@ def test_a_lost_answer_is_no_lost_job(site: Site, wrapped: WrappedCommands, rule
     "error",
     [
         "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
+        "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n"
         "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",
     ],
 )

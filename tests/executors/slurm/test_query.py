@@ -47,6 +47,14 @@ def test_rows_of_squeue() -> None:
     ]
 
 
+def test_rows_of_folders_with_strange_names() -> None:
+    path = f"/h/a\u2028b\x0bc{SEPARATOR}d/job.sh"
+    assert parse_squeue(line("42", "RUNNING", "None", "1", "1", "1", "n", path))[0].command == path
+    times = ("1", "1", "1")
+    (row,) = parse_sacct(line("42", "RUNNING", "None", *times, "n", "0:0", f"sbatch {path}"))
+    assert row.command == f"sbatch {path}"
+
+
 def test_rows_of_sacct() -> None:
     text = line(
         "42", "CANCELLED by 1001", "None", "1700000000", "None", "1700000009", "None assigned", "0:0", "sbatch x"

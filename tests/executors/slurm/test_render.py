@@ -134,6 +134,8 @@ def test_site_defaults_are_shown_and_those_of_a_surrounding_job_dropped(monkeypa
     plan = SlurmExecutor(inherit_env=True).plan(SHELL, PATHS)
     assert plan.env["SBATCH_PARTITION"] == "a3u" and "SBATCH_ARRAY_INX" not in plan.env
     assert any("SBATCH_PARTITION=a3u" in note for note in plan.notes)
+    # sbatch takes the variable before the directive
+    assert "SBATCH_PARTITION" not in SlurmExecutor(partition="a3m").plan(SHELL, PATHS).env
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("SLURM_MEM_PER_CPU", "1")
     inside = SlurmExecutor(inherit_env=True).plan(SHELL, PATHS)
