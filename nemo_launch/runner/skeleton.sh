@@ -88,6 +88,13 @@ nl_pass_end() { # once: a program that saves on TERM may die of a second one. Sl
   fi
 }
 
+nl_traps() {
+  trap nl_ask_checkpoint USR1
+  trap 'nl_ask_end TERM' TERM
+  trap 'nl_ask_end INT' INT
+  trap 'nl_ask_end HUP' HUP
+}
+
 nl_node_cpus() { # processors that every node of the job has: the least in a list such as 16(x2),8
   local nl_item nl_least=''
   for nl_item in ${SLURM_JOB_CPUS_PER_NODE//,/ }; do
@@ -174,10 +181,7 @@ nl_start() { # runs the processes to their end: sets nl_rc
 # --- the way through -------------------------------------------------------------------------------------------------
 
 printf -v nl_started '%(%s)T' -1
-trap nl_ask_checkpoint USR1
-trap 'nl_ask_end TERM' TERM
-trap 'nl_ask_end INT' INT
-trap 'nl_ask_end HUP' HUP
+nl_traps
 
 # Symlink creation is atomic and carries its content: of two jobs for one submission exactly one goes on.
 if ! ln -sn "job-$NEMO_LAUNCH_JOB_ID" "$nl_job_dir/claim" 2>/dev/null; then
@@ -214,7 +218,8 @@ if [[ $nl_setup ]]; then
   trap 'nl_rc=$?; nl_end $((nl_rc ? nl_rc : 1)) setup "setup left the batch script with exit code $nl_rc on $nl_host"' EXIT
   eval "$nl_setup"
   nl_rc=$?
-  trap - EXIT
+  trap - EXIT # what the text may have changed goes back
+  nl_traps
   set +eu
   IFS=$' \t\n'
   if [[ $nl_rc != 0 && -z $nl_ended_by ]]; then nl_end "$nl_rc" setup "setup failed with exit code $nl_rc on $nl_host"; fi
@@ -223,7 +228,8 @@ if [[ ($nl_language = python || $nl_launcher = torchrun) && -z $nl_contained ]] 
   nl_end 127 python "there is no $nl_python on $nl_host. Set python to an interpreter that every node has."
 fi
 
-export MASTER_ADDR=${MASTER_ADDR:-$nl_host} WORLD_SIZE=${WORLD_SIZE:-$nl_world}
+if [[ $nl_scheduler = local ]]; then nl_master=localhost; else nl_master=$nl_host; fi # a laptop's name may not resolve
+export MASTER_ADDR=${MASTER_ADDR:-$nl_master} WORLD_SIZE=${WORLD_SIZE:-$nl_world}
 nl_standalone='' nl_port=''
 if [[ ${MASTER_PORT:-} ]]; then
   : # the user's choice
@@ -256,7 +262,8 @@ if [[ $nl_rc != 0 ]]; then
   if [[ -r $nl_ranks/problem ]]; then # cause, then text for people
     { read -r nl_cause && IFS= read -r -d '' nl_message; } <"$nl_ranks/problem"
     nl_message=${nl_message%$'\n'}
-  elif [[ $(cat -- "$nl_ranks/first-failure.json" 2>/dev/null) =~ \"exit_code\":\ *([0-9]+) ]]; then
+  fi
+  if [[ $(cat -- "$nl_ranks/first-failure.json" 2>/dev/null) =~ \"exit_code\":\ *([0-9]+) ]]; then
     nl_rc=${BASH_REMATCH[1]}
   fi
 fi

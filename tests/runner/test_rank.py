@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -62,6 +63,17 @@ def test_arguments_and_environment_arrive_as_given(make_job: MakeJob, write: Wri
     assert argv == [str(script), *WORDS]
     assert {name: env[name] for name in VALUES} == VALUES
     assert not (folder / "p").exists()
+
+
+def test_the_oldest_python_that_is_promised(make_job: MakeJob, write: Write) -> None:
+    found = [str(path) for path in Path.home().glob(".pyenv/versions/3.8.*/bin/python")]
+    python = found[0] if found else shutil.which("python3.8")
+    if not python:
+        pytest.skip("there is no Python 3.8")
+    job = two_ranks(make_job, [write("x.py", "import sys; print(sys.version_info[:2]); {}['x']")], python=python)
+    assert job.run() == 1
+    assert "[node-0:1] (3, 8)\n" in job.log
+    assert job.outcome.failure and job.outcome.failure.exception == "KeyError: 'x'"
 
 
 def test_another_interpreter_runs_the_program(make_job: MakeJob, write: Write) -> None:

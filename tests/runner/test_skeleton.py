@@ -56,6 +56,7 @@ def test_what_the_program_is_told(make_job: MakeJob, folder: Path) -> None:
     assert (env["NEMO_LAUNCH_EXPERIMENT"], env["NEMO_LAUNCH_TASK"]) == ("demo_1", "task")
     assert (env["NEMO_LAUNCH_JOB_ID"], env["NEMO_LAUNCH_ATTEMPT"]) == ("77", "0")
     assert (env["MASTER_PORT"], env["WORLD_SIZE"], env["PYTHONUNBUFFERED"]) == ("13742", "1", "1")
+    assert env["MASTER_ADDR"] == "localhost"
     assert env["UNRELATED"] == "two\nlines "
     assert not [name for name in env if name.startswith("nl_")]
 
@@ -140,6 +141,15 @@ def test_a_failing_setup_ends_the_job(make_job: MakeJob, setup: str, code: int) 
     assert job.run() == code
     assert job.outcome.cause == "setup" and "setup" in job.outcome.reason
     assert "ran\n" not in job.log
+
+
+def test_traps_and_options_of_setup_do_not_stay(make_job: MakeJob) -> None:
+    job = shell(make_job, SLEEP, setup="trap 'exit 55' TERM EXIT; set -eu; IFS=:")
+    process = job.start()
+    until(lambda: "begun" in job.log)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+    assert job.outcome.cause == "signal"
 
 
 # -- secrets ------------------------------------------------------------------------------------------------------
@@ -247,6 +257,12 @@ def test_a_step_that_was_killed_is_no_success_even_if_srun_says_so(make_job: Mak
 
 
 # -- Slurm --------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_node_is_the_master(make_job: MakeJob) -> None:
+    job = shell(make_job, "echo $MASTER_ADDR $WORLD_SIZE", scheduler="slurm", nodes=3, ntasks_per_node=2)
+    assert job.run() == 0
+    assert job.log == "node-0 6\n"
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,12 @@ time.sleep(1); print("alive")
     assert job.log.count("alive") == 2
 
 
+def test_a_program_that_cannot_start_is_named(make_job: MakeJob, write: Write) -> None:
+    job = torchrun(make_job, [write("x.py", "")], interpreter=["/no/such python"])
+    assert job.run() == 127
+    assert "/no/such python" in job.outcome.reason and job.outcome.cause == "program"
+
+
 def test_a_python_without_torch_is_named(make_job: MakeJob, write: Write, tmp_path: Path) -> None:
     venv.create(tmp_path / "bare", symlinks=True)
     job = torchrun(make_job, [write("x.py", "")], python=str(tmp_path / "bare" / "bin" / "python"))
