@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import time
 from dataclasses import replace
@@ -17,6 +18,7 @@ from nemo_launch.executors.slurm import poll as polling
 from tests.conformance.site import Run, Site
 from tests.executors.slurm.conftest import Counting
 from tests.faults.wrappers import Rules, WrappedCommands
+from tests.lab import Lab
 
 WAIT = "#!/bin/sh\nwhile [ ! -e go ]; do sleep 0.1; done\n"
 
@@ -25,7 +27,7 @@ def go(site: Site) -> None:
     (site.folder / "go").touch()
 
 
-def slurm(*argv: str) -> str:
+def ask(*argv: str) -> str:
     return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -50,7 +52,7 @@ def test_nodes_see_what_was_asked_for(site: Site) -> None:
     lines = sorted(line.split("] ")[1] for line in run.log("ranks").splitlines())
     assert lines == [f"{rank} 2 3 4 13742" for rank in range(4)]
     (job,) = run.jobs()
-    shown = slurm("scontrol", "show", "job", str(job.handle))
+    shown = ask("scontrol", "show", "job", str(job.handle))
     for part in ("TimeLimit=00:05:00", "Partition=a3u", "Nice=7", "Requeue=0", f"Comment={job.paths.script}"):
         assert part in shown
 
@@ -111,7 +113,7 @@ def test_a_lost_answer_is_no_lost_job(site: Site, wrapped: WrappedCommands, rule
     run = site.launch(site.task("once", WAIT))
     (job,) = run.jobs()
     assert job.handle is not None
-    mine = slurm("squeue", "-h", "--me", "-o", "%i %o").splitlines()
+    mine = ask("squeue", "-h", "--me", "-o", "%i %o").splitlines()
     assert [line.split()[0] for line in mine if line.endswith(job.paths.script)] == [str(job.handle)]
     go(site)
     run.wait()
@@ -134,6 +136,26 @@ def test_a_controller_that_was_not_reached_leaves_nothing(site: Site, wrapped: W
     assert run.submit().wait()["later"].state is State.SUCCEEDED
 
 
+def test_a_controller_that_is_down(site: Site, slurm: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = site.launch(site.task("before", WAIT))
+    run.until_running("before")
+    down = site.folder / "slurm.conf"
+    down.write_text(re.sub(r"(?m)^SlurmctldPort=.*", "SlurmctldPort=7799\nMessageTimeout=3", slurm.conf.read_text()))
+    monkeypatch.setenv("SLURM_CONF", str(down))
+    seen = run.poll()["before"]
+    assert seen.state is State.RUNNING and seen.age is not None and "Unable to contact" in seen.reason
+    (job,) = run.jobs()
+    lost = replace(job, handle=None, paths=replace(job.paths, job_dir=str(site.folder / "elsewhere")))
+    assert run.executor.recover([lost]) == {lost.key: Recovery.IN_FLIGHT}
+    later = site.prepare(site.task("later", "#!/bin/sh\n"))
+    with pytest.raises(Unreachable, match="Unable to contact slurm controller"):
+        later.submit()
+    assert later.jobs()[0].intended is None
+    monkeypatch.setenv("SLURM_CONF", str(slurm.conf))
+    go(site)
+    run.wait()
+
+
 def test_a_predecessor_that_has_ended_is_not_waited_for(site: Site) -> None:
     run = site.prepare(
         site.task("good", "#!/bin/sh\n"), site.task("bad", "#!/bin/sh\nexit 3\n"),
@@ -145,7 +167,7 @@ def test_a_predecessor_that_has_ended_is_not_waited_for(site: Site) -> None:
     with pytest.raises(SchedulerRefused, match="bad, which it depends on, has FAILED"):
         run.executor.submit(rest, run.book)
     (job,) = run.jobs("next")
-    assert "Dependency=(null)" in slurm("scontrol", "show", "job", str(job.handle))
+    assert "Dependency=(null)" in ask("scontrol", "show", "job", str(job.handle))
     assert run.executor.poll([job])[job.key].state is not State.CANCELLED
 
 
@@ -240,7 +262,7 @@ def test_the_queue_forgot_it_and_accounting_does_not_know_it_yet(site: Site, wra
 
 def test_an_id_of_another_job_is_not_believed(site: Site) -> None:
     run = site.launch(site.task("ours", WAIT))
-    other = slurm("sbatch", "--parsable", "--mem=10", "-o", "/dev/null", "--wrap", "sleep 1")
+    other = ask("sbatch", "--parsable", "--mem=10", "-o", "/dev/null", "--wrap", "sleep 1")
     (job,) = run.jobs()
     strange = replace(job, handle=Handle(other), intended=time.time())
     seen = polling.poll(run.executor.transport, [strange])[job.key]
@@ -253,7 +275,7 @@ def test_of_two_jobs_for_one_submission_the_owner_counts(site: Site) -> None:
     run = site.launch(site.task("double", WAIT))
     run.until_running("double")
     (job,) = run.jobs()
-    second = slurm(*run.plans[0].command)
+    second = ask(*run.plans[0].command)
     duplicate = replace(job, handle=Handle(second))
     site_log = Path(job.paths.log(second))
     deadline = time.monotonic() + 30
@@ -282,7 +304,7 @@ def test_a_folder_that_the_nodes_do_not_see_is_explained(site: Site) -> None:
 def test_scancel_from_outside(site: Site) -> None:
     run = site.launch(site.task("outside", WAIT))
     run.until_running("outside")
-    slurm("scancel", str(run.jobs()[0].handle))
+    ask("scancel", str(run.jobs()[0].handle))
     assert run.wait()["outside"].state is State.CANCELLED
 
 
@@ -318,7 +340,7 @@ def test_cancel_of_a_job_whose_id_was_lost(site: Site) -> None:
     handle = run.jobs()[0].handle
     os.unlink(run.where("lost").handle)
     assert run.cancel()["lost"].state is State.CANCELLED
-    assert slurm("squeue", "-h", "-j", str(handle), "-t", "PD,R", "-o", "%i") == ""
+    assert ask("squeue", "-h", "-j", str(handle), "-t", "PD,R", "-o", "%i") == ""
 
 
 def test_what_can_never_start_is_taken_out_of_the_queue(site: Site) -> None:
@@ -328,7 +350,7 @@ def test_what_can_never_start_is_taken_out_of_the_queue(site: Site) -> None:
     (plan,) = (plan for plan in run.plans if plan.task.name == "next")
     run.cancel("next")
     # as an older launcher, or sbatch on a site that knows no --kill-on-invalid-dep, leaves it
-    stuck = slurm("sbatch", "--parsable", f"--dependency=afterok:{first.handle}", plan.paths.script)
+    stuck = ask("sbatch", "--parsable", f"--dependency=afterok:{first.handle}", plan.paths.script)
     job = replace(second, handle=Handle(stuck), after=("bad",))
     left = [Path(p) for p in (job.paths.cancelled, job.paths.seen, job.paths.claim)]
     for path in [*left, *Path(job.paths.job_dir).glob("*-*.json")]:
@@ -339,7 +361,7 @@ def test_what_can_never_start_is_taken_out_of_the_queue(site: Site) -> None:
         time.sleep(0.3)
     assert seen.state is State.CANCELLED
     deadline = time.monotonic() + 20
-    while slurm("squeue", "-h", "--me", "-t", "PD", "-o", "%i").split().count(stuck):
+    while ask("squeue", "-h", "--me", "-t", "PD", "-o", "%i").split().count(stuck):
         assert time.monotonic() < deadline
         time.sleep(0.2)
 
