@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import signal
 import time
@@ -15,6 +16,7 @@ from nemo_launch.executors.local import processes
 from nemo_launch.executors.local.loop import PATIENCE
 from nemo_launch.executors.local.observe import Facts, running_processes
 from nemo_launch.executors.local.polling import facts, poll, recover
+from nemo_launch.records import TaskPaths
 from nemo_launch.transport import Transport
 
 #: Added to the grace before an end that was asked for is no longer waited for.
@@ -74,9 +76,12 @@ def unsupervised(facts: Facts, stuck: bool) -> bool:
 
 def end_directly(facts: Sequence[Facts], how: str, grace: float) -> None:
     """What the supervisor would do: TERM, after the grace KILL, and write down the end."""
+    if not facts:
+        return
     patience = PATIENCE.get(how, grace)
+    now = processes.Snapshot()
     for each in facts:
-        alive = running_processes(each)
+        alive = running_processes(each, now)
         script = {process for process in alive if process.pid == each.state.get("pid")}
         processes.send(script or alive, signal.SIGTERM)  # the batch script passes it on, once
     if patience is None:
@@ -84,8 +89,9 @@ def end_directly(facts: Sequence[Facts], how: str, grace: float) -> None:
     deadline = time.monotonic() + patience
     left = list(facts)
     while left:
+        now = processes.Snapshot()
         for each in list(left):
-            alive = running_processes(each)
+            alive = running_processes(each, now)
             if not alive:
                 left.remove(each)
                 _write_end(each)
@@ -97,6 +103,9 @@ def end_directly(facts: Sequence[Facts], how: str, grace: float) -> None:
 
 
 def _write_end(facts: Facts) -> None:
+    paths = facts.job.paths
+    if glob.glob(TaskPaths(paths.dir, glob.escape(paths.job_dir)).exit_record()):
+        return  # the batch script's own word counts: it may have ended well in time
     waiting = facts.state.get("state") == "waiting" and facts.outcome.started is None
     end = {"state": "cancelled" if waiting else "ended", "cause": "cancelled", "ended": time.time()}
-    records.write_json(facts.job.paths.state, {**facts.state, **end})
+    records.write_json(paths.state, {**facts.state, **end})

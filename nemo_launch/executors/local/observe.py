@@ -69,11 +69,11 @@ def judge(facts: Facts, processes_live: bool | None = None) -> Observation | Non
     return None if processes_live is None else _unsupervised(facts, processes_live)
 
 
-def running_processes(facts: Facts) -> set[processes.Process]:
-    """The task's processes that live on this machine."""
+def running_processes(facts: Facts, now: processes.Snapshot) -> set[processes.Process]:
+    """The task's processes on this machine."""
     here = facts.state.get("boot") in (None, identity.boot_id())
     script = facts.state if here else {}
-    return processes.members(facts.job.paths.job_dir, script.get("pid"), script.get("start"))
+    return now.members(facts.job.paths.job_dir, script.get("pid"), script.get("start"))
 
 
 def _unsupervised(facts: Facts, processes_live: bool) -> Observation:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from nemo_launch import identity, records
 from nemo_launch.executors.base import Handle, Job, Observation, Recovery, State
+from nemo_launch.executors.local import processes
 from nemo_launch.executors.local.observe import Facts, judge, load, running_processes
 from nemo_launch.executors.outcome import Outcome, read_outcomes
 from nemo_launch.transport import Transport
@@ -29,7 +30,8 @@ def poll(transport: Transport, jobs: Sequence[Job]) -> dict[str, Observation]:
             unsure.append(job)
     # Their supervisor is dead. First whether they live and then what is written: a process that is gone has written
     # its last word by now.
-    alive = {job.key: bool(running_processes(known[job.key])) for job in unsure}
+    now = processes.Snapshot() if unsure else None
+    alive = {job.key: bool(running_processes(known[job.key], now)) for job in unsure if now}
     known |= facts(transport, unsure)
     for job in unsure:
         if (found := judge(known[job.key], alive[job.key])) is not None:

@@ -41,32 +41,47 @@ def table() -> dict[int, Process]:
     return found
 
 
-def _marked(pid: int, mark: bytes) -> bool:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return mark in file.read().split(b"\0")
-    except OSError:
-        return False  # gone, or another user's
+def _mark(pid: int) -> bytes | None:
+    """The task directory in its environment; None: there is none, or it is another user's."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+        for entry in file.read().split(b"\0"):
+            name, _, value = entry.partition(b"=")
+            if name == os.fsencode(MARKER):
+                return value
+    return None
+
+
+class Snapshot:
+    """All processes and their marks at one moment, for questions about many tasks."""
+
+    def __init__(self) -> None:
+        self.table = table()
+        self.marked: dict[bytes, set[Process]] = {}
+        self.children: dict[int, list[Process]] = {}
+        for process in self.table.values():
+            self.children.setdefault(process.parent, []).append(process)
+            mark = _mark(process.pid)
+            if mark is not None:
+                self.marked.setdefault(mark, set()).add(process)
+
+    def members(self, directory: str, root: int | None = None, start: int | None = None) -> set[Process]:
+        """The processes of the task with this directory; ``root`` and its start time name its batch script."""
+        found = set(self.marked.get(os.fsencode(directory), ()))
+        if root in self.table and self.table[root].start == start:
+            # Only while the script lives: afterwards its number may be another session's.
+            found |= {process for process in self.table.values() if root in (process.pid, process.session)}
+        ahead = list(found)
+        while ahead:
+            for child in self.children.get(ahead.pop().pid, ()):
+                if child not in found:
+                    found.add(child)
+                    ahead.append(child)
+        return {process for process in found if process.pid != os.getpid()}
 
 
 def members(directory: str, root: int | None = None, start: int | None = None) -> set[Process]:
-    """The living processes of the task with this directory; ``root`` and its start time name its batch script."""
-    everything = table()
-    mark = os.fsencode(f"{MARKER}={directory}")
-    found = {process for process in everything.values() if _marked(process.pid, mark)}
-    if root in everything and everything[root].start == start:
-        # Only while the script lives: afterwards its number may be another session's.
-        found |= {process for process in everything.values() if root in (process.pid, process.session)}
-    children: dict[int, list[Process]] = {}
-    for process in everything.values():
-        children.setdefault(process.parent, []).append(process)
-    ahead = list(found)
-    while ahead:
-        for child in children.get(ahead.pop().pid, ()):
-            if child not in found:
-                found.add(child)
-                ahead.append(child)
-    return {process for process in found if process.pid != os.getpid()}
+    """The processes of one task now; see ``Snapshot.members``."""
+    return Snapshot().members(directory, root, start)
 
 
 def send(processes: Iterable[Process], number: int) -> None:

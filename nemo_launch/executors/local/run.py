@@ -185,7 +185,7 @@ class Run:
     def _members(self) -> set[processes.Process]:
         """Its living processes; one that was seen once stays known, whatever it does to its marks."""
         root = self.process.pid if self.process else None
-        everything = processes.table()
-        kept = {p for p in self._known if p.pid in everything and everything[p.pid].start == p.start}
-        self._known = kept | processes.members(self.dir, root, self.said.get("start"))
+        now = processes.Snapshot()
+        kept = {p for p in self._known if p.pid in now.table and now.table[p.pid].start == p.start}
+        self._known = kept | now.members(self.dir, root, self.said.get("start"))
         return self._known

@@ -17,6 +17,8 @@ import pytest
 
 from nemo_launch import identity, ledger, records
 from nemo_launch.executors.base import Handle, Job, Recovery, State
+from nemo_launch.executors.local import polling, processes
+from nemo_launch.executors.local.observe import Facts, running_processes
 from nemo_launch.records import ExperimentPaths
 from tests.conformance.conftest import make_local
 from tests.conformance.site import Run, Site
@@ -126,6 +128,25 @@ def test_with_its_supervisor_killed_a_task_can_be_cancelled(site: Site) -> None:
     assert run.cancel()["a"].state is State.CANCELLED
     assert identity.start_time(pid) is None
     assert run.poll()["a"].state is State.CANCELLED
+
+
+def test_a_task_that_ends_while_it_is_looked_at_keeps_its_exit_code(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = site.launch(site.task("a", f"#!/bin/sh\necho up > up\n{WAIT}\nexit 7\n"))
+    run.until_file(site.folder / "up")
+    os.kill(supervisor_of(run), signal.SIGKILL)
+    wait_for_its_end(run)
+
+    def slowly(facts: Facts, now: processes.Snapshot) -> set[processes.Process]:
+        (site.folder / "go").touch()
+        while found := running_processes(facts, processes.Snapshot()):
+            time.sleep(0.01)
+        return found
+
+    monkeypatch.setattr(polling, "running_processes", slowly)
+    seen = run.poll()["a"]
+    assert (seen.state, seen.exit_code) == (State.FAILED, 7)
 
 
 def test_with_its_supervisor_stopped_a_task_can_be_cancelled(site: Site) -> None:
