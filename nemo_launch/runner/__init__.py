@@ -15,11 +15,11 @@ is real bash that shellcheck reads. Slurm and Local use the same skeleton; only 
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files as _resources
 from typing import NamedTuple
 
 from nemo_launch.task import Language
@@ -122,4 +122,5 @@ def secrets_file(values: Mapping[str, str]) -> bytes:
 
 @cache
 def _text(name: str) -> str:
-    return _resources(__name__).joinpath(name).read_text("utf-8")
+    with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
+        return file.read()

@@ -69,7 +69,7 @@ def run(command: Sequence[str], env: Mapping[str, str], out: output.Output, log:
         if status is None:
             status = child.poll() if data != b"" else child.wait()
             if status is not None:
-                induced = any(number in END for number in told)
+                induced = was_told(told, status, wake)
                 until = time.monotonic() + LINGER
         if data == b"":
             break
@@ -79,6 +79,17 @@ def run(command: Sequence[str], env: Mapping[str, str], out: output.Output, log:
             break
     out.flush()
     return status or 0, tail, induced
+
+
+def was_told(told: Sequence[int], status: int, wake: int) -> bool:
+    """Whether the program ended because it, and so this process, was told to end."""
+    if failure.exit_code(status) in [128 + number for number in END]:
+        # Whoever signals many processes does it one by one: ours may be about to come.
+        deadline = time.monotonic() + 0.5
+        while not set(told) & set(END) and time.monotonic() < deadline:
+            if select.select([wake], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                os.read(wake, 4096)
+    return bool(set(told) & set(END))
 
 
 def die_with_parent() -> None:

@@ -72,6 +72,8 @@ if [ "$nl_code" -gt 128 ] && nl_name=$(kill -l "$nl_code" 2>/dev/null) && [ "$nl
 else
   nl_name=null
 fi
+# Whoever signals many processes does it one by one: ours may be about to come.
+case $nl_code in 129 | 130 | 131 | 143) if [ ! "$nl_told" ]; then sleep 1; fi ;; esac
 if [ "$nl_told" ]; then nl_told=true; else nl_told=false; fi
 nl_new=$nl_ranks/rank-$nl_rank.json
 printf '{"exit_code": %d, "signal": %s, "rank": %d, "node": "%s", "world_size": %d, "induced": %s, "exception": "", "traceback": "", "time": %s}\n' \

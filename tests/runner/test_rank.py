@@ -144,6 +144,24 @@ def test_a_signal_is_named(make_job: MakeJob, write: Write) -> None:
     assert "signal SIGKILL" in str(job.outcome.failure)
 
 
+def test_a_signal_that_reaches_the_program_first_is_no_failure_of_its_own(make_job: MakeJob, write: Write) -> None:
+    text = "import os, time; print(os.getppid(), os.getpid(), flush=True); time.sleep(60)"
+    job = make_job([write("x.py", text)])
+    process = job.start()
+    runner, program = map(int, until(lambda: job.log.endswith("\n") and job.log.split()))
+    os.kill(program, signal.SIGTERM)
+    time.sleep(0.1)
+    os.kill(runner, signal.SIGTERM)
+    assert process.wait(20) == 143
+    assert job.outcome.failure is None
+
+
+def test_a_signal_to_the_program_alone_is_a_failure(make_job: MakeJob, write: Write) -> None:
+    job = make_job([write("x.py", "import os, signal; os.kill(os.getpid(), signal.SIGTERM)")])
+    assert job.run() == 143
+    assert job.outcome.failure and job.outcome.failure.signal == "SIGTERM"
+
+
 def test_a_program_that_cannot_start_is_named(make_job: MakeJob, write: Write) -> None:
     job = make_job([write("x.py", "")], interpreter=["/no/such python"])
     assert job.run() == 127
