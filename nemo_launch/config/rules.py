@@ -28,7 +28,7 @@ def validate(config: ExecutorConfig) -> list[Problem]:
     """What is wrong with the values together; ``where`` of each problem is the field's name."""
     found = [problem for rule in (_lines, _folders, _counts, _times, _names) for problem in rule(config)]
     if isinstance(config, SlurmConfig):
-        found += [problem for rule in (_memory, _port, _mounts, _image, _sbatch_args) for problem in rule(config)]
+        found += [problem for rule in (_memory, _port, _mounts, _image, _srun_args, _sbatch_args) for problem in rule(config)]
     return found
 
 
@@ -127,6 +127,13 @@ def _image(config: SlurmConfig) -> Iterator[Problem]:
         file = image.rsplit("/", 1)[-1]
         fix = f"Copy it first: gcloud storage cp {image} . and give the path of {file} where the nodes see it."
         yield Problem(f"{image} is in a bucket, where no node can start it", "container_image", fix)
+
+
+def _srun_args(config: SlurmConfig) -> Iterator[Problem]:
+    for option in config.srun_args:
+        if not option.startswith("-"):
+            # srun would take a bare word for the program to run
+            yield Problem(f"{option!r} is not an option of srun", "srun_args", "Write each as --name=value.")
 
 
 def _sbatch_args(config: SlurmConfig) -> Iterator[Problem]:
