@@ -63,6 +63,19 @@ def test_another_path_for_the_job_does_not_hide_sbatch(site: Site) -> None:
     assert run.log("path").startswith("/opt/mine:/usr/bin")
 
 
+def test_a_folder_for_the_jobs_own_files(site: Site, tmp_path: Path) -> None:
+    """The record lies where no node sees it."""
+    run = site.prepare(site.task("a", "#!/bin/sh\nexit 7\n"), job_dir=str(site.folder / "jobs"))
+    (plan,) = run.plans
+    where = replace(plan.paths, dir=str(tmp_path / "a"), job_dir=str(site.folder / "jobs" / "suite" / "suite_0" / "a"))
+    (tmp_path / "a").mkdir()
+    run.plans[0] = run.executor.plan(plan.task, where)
+    assert run.submit().wait()["a"].exit_code == 7
+    (job,) = run.jobs()
+    assert Path(job.paths.log(str(job.handle))).parent == Path(where.job_dir)
+    assert {p.name for p in (tmp_path / "a").iterdir()} == {"intent.json", "handle.json", "seen.json"}
+
+
 # -- submission ---------------------------------------------------------------------------------------------------
 
 
