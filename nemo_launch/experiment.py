@@ -309,10 +309,12 @@ class Experiment:
 
     def _slurm_folders(self) -> list[Problem]:
         """sbatch gives up on the job's id in the log's name where there is a backslash in its path."""
-        folders = [self._paths_of(name, e).job_dir for name, _, e, _ in self._adds if e.kind == "slurm"]
-        what = "has a backslash, and Slurm cannot write a log below such a folder"
-        fix = "Choose a title, task names and NEMORUN_HOME (or job_dir) without one."
-        return [Problem(f"{folder} {what}", "", fix) for folder in folders if "\\" in folder][:1]
+        where = {self.title: "--experiment-name"}
+        names = [n for name, _, e, _ in self._adds if e.kind == "slurm" for n in (self.title, name) if "\\" in n]
+        return [
+            Problem(f"{name!r} has a backslash, which Slurm takes out of the log's path", where.get(name, "name"))
+            for name in dict.fromkeys(names)
+        ]
 
     def _site(self, executor: Executor) -> Site:
         config = executor.config
