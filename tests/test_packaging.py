@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import shutil
@@ -507,6 +508,27 @@ def test_what_was_copied_names_the_snapshot_when_files_change_meanwhile(repo: Pa
     assert after.digest == packaging.collect(str(repo)).digest != before.digest
     assert os.listdir(tmp_path / "s") == [after.digest]
     assert contents(tmp_path / "s" / after.digest)["train.py"] == "edited\n"
+
+
+def test_a_tree_under_constant_edit_is_stored_under_its_own_name(repo: Path, tmp_path: Path) -> None:
+    child = os.fork()
+    if not child:
+        try:
+            for number in itertools.count():
+                write(repo / "grows.txt", "line\n" * (number % 5000))
+                write(repo / "lib" / f"{number % 7}.py", str(number))
+                (repo / "lib" / f"{(number + 3) % 7}.py").unlink(missing_ok=True)
+        finally:
+            os._exit(1)
+    try:
+        for _ in range(20):
+            code = packaging.store(packaging.collect(str(repo)), str(tmp_path / "s"))
+            assert packaging.collect(str(tmp_path / "s" / code.digest)).digest == code.digest
+            assert names(code) >= {"train.py", "lib/model.py"}
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert len(os.listdir(tmp_path / "s")) > 1, "it was edited meanwhile"
 
 
 def test_a_task_follows_its_code(repo: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from nemo_launch import records
 from nemo_launch.errors import InputError, Problem
-from nemo_launch.packaging.listing import Listing
+from nemo_launch.packaging.listing import MAX_FILE, Listing
 from nemo_launch.task import Code, Task
 
 _CHUNK = 2**20
@@ -158,9 +158,13 @@ def _chunks(path: str) -> Iterator[bytes]:
     """Contents of a regular file; a pipe that took its place since must not block us, a link not lead us away."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode):
             raise FileNotFoundError(errno.ENOENT, "no longer a file", path)
-        while chunk := os.read(descriptor, _CHUNK):
+        # A log that grows faster than we read would have no end, nor have some files of /proc, whose size is 0.
+        left = facts.st_size or MAX_FILE
+        while left and (chunk := os.read(descriptor, min(_CHUNK, left))):
+            left -= len(chunk)
             yield chunk
     finally:
         os.close(descriptor)
