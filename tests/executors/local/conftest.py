@@ -25,7 +25,9 @@ from tests.conformance.site import Site
 
 site = Site(Path(sys.argv[1]), make_local, {"grace": "0:02"})
 text = (site.folder / "a.sh").read_text()
-site.launch(site.task("a", text), site.task("b", (site.folder / "b.sh").read_text(), after=["a"]))
+run = site.prepare(site.task("a", text), site.task("b", (site.folder / "b.sh").read_text(), after=["a"]))
+print("planned", flush=True)
+run.submit()
 print("launched", flush=True)
 """
 

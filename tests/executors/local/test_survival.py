@@ -27,6 +27,13 @@ Start = Callable[..., "subprocess.Popen[str]"]
 WAIT = "while [ ! -e go ]; do sleep 0.05; done"
 
 
+def says(launcher: subprocess.Popen[str], *lines: str) -> None:
+    """Wait until it has come this far."""
+    assert launcher.stdout is not None
+    for line in lines:
+        assert launcher.stdout.readline() == f"{line}\n"
+
+
 def supervisor_of(run: Run) -> int:
     return int(run.jobs()[0].handle.job_id)  # type: ignore[union-attr]
 
@@ -47,7 +54,7 @@ def attach(site: Site) -> Run:
 
 def test_tasks_outlive_a_killed_launcher(site: Site, start_launcher: Start) -> None:
     launcher = start_launcher(f"echo up > up; {WAIT}; exit 0", "echo b > ran")
-    assert launcher.stdout is not None and launcher.stdout.readline() == "launched\n"
+    says(launcher, "planned", "launched")
     launcher.kill()
     launcher.wait()
     run = attach(site)
@@ -66,7 +73,7 @@ def test_a_hung_up_terminal_ends_nothing(site: Site, start_launcher: Start) -> N
         f"echo up > up; {WAIT}; exit 0", "true", stdin=terminal, start_new_session=True, preexec_fn=own_terminal
     )
     os.close(terminal)
-    assert launcher.stdout is not None and launcher.stdout.readline() == "launched\n"
+    says(launcher, "planned", "launched")
     run = attach(site)
     run.until_file(site.folder / "up")
     os.close(leader)  # the kernel hangs up everybody who still belongs to the terminal
@@ -255,9 +262,10 @@ class Book:
 def test_a_launcher_killed_at_any_instant_neither_loses_nor_doubles(site: Site, start_launcher: Start) -> None:
     dice = random.Random(20)
     outcomes = set()
-    started = time.monotonic()
     launcher = start_launcher("echo a >> runs", "echo b >> runs")
-    assert launcher.stdout is not None and launcher.stdout.readline() == "launched\n"
+    says(launcher, "planned")
+    started = time.monotonic()
+    says(launcher, "launched")
     whole = time.monotonic() - started
     run = attach(site)
     run.wait()
@@ -266,7 +274,8 @@ def test_a_launcher_killed_at_any_instant_neither_loses_nor_doubles(site: Site, 
         shutil.rmtree(site.folder / "home")
         (site.folder / "runs").unlink(missing_ok=True)
         launcher = start_launcher("echo a >> runs", "echo b >> runs")
-        time.sleep(whole * dice.uniform(0.5, 1.1))
+        says(launcher, "planned")
+        time.sleep(whole * dice.uniform(0, 1.1))
         launcher.kill()
         launcher.wait()
         run = attach(site)
