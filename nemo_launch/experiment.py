@@ -286,7 +286,7 @@ class Experiment:
         if not self._adds:
             problems.append(Problem("the experiment has no task", "Experiment.run", "Add one with add()."))
         lowered = []
-        for index, (name, recipe, executor, after) in enumerate(self._adds):
+        for index, (name, _, _, after) in enumerate(self._adds):
             for other in after:
                 if other not in names[:index]:
                     problems.append(
@@ -295,10 +295,12 @@ class Experiment:
                             "dependencies",
                         )
                     )
-            try:
-                lowered.append((recipe.lower(name, self._site(executor), after), executor))
-            except InputError as error:
-                problems += error.problems
+        with packaging.shared():
+            for name, recipe, executor, after in self._adds:
+                try:
+                    lowered.append((recipe.lower(name, self._site(executor), after), executor))
+                except InputError as error:
+                    problems += error.problems
         for executor in dict.fromkeys(executor for _, _, executor, _ in self._adds):
             problems += executor.check([task for task, other in lowered if other is executor])
         problems += _mixed_dependencies(lowered)

@@ -661,3 +661,13 @@ def test_one_file_alone(tmp_path: Path) -> None:
     stored = packaging.store(code, str(tmp_path / "s"))
     assert stored.digest == code.digest
     assert contents(tmp_path / "s" / code.digest) == {"a.sh": "echo"}
+
+
+def test_tasks_of_one_request_share_one_look_at_the_tree(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("1")
+    with packaging.shared():
+        first = packaging.collect(str(tmp_path))
+        (tmp_path / "a.py").write_text("2")
+        assert packaging.collect(str(tmp_path)) is first
+        assert packaging.collect(str(tmp_path), include=["a.py"]).digest != first.digest
+    assert packaging.collect(str(tmp_path)).digest != first.digest

@@ -28,7 +28,9 @@ def validate(config: ExecutorConfig) -> list[Problem]:
     """What is wrong with the values together; ``where`` of each problem is the field's name."""
     found = [problem for rule in (_lines, _folders, _counts, _times, _names) for problem in rule(config)]
     if isinstance(config, SlurmConfig):
-        found += [problem for rule in (_memory, _port, _mounts, _image, _srun_args, _sbatch_args) for problem in rule(config)]
+        found += [
+            problem for rule in (_memory, _port, _mounts, _image, _srun_args, _sbatch_args) for problem in rule(config)
+        ]
     return found
 
 

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from nemo_launch.packaging.listing import TooMuch
-from nemo_launch.packaging.snapshot import alone, collect, inline, store, stored
+from nemo_launch.packaging.snapshot import alone, collect, inline, shared, store, stored
 
-__all__ = ["TooMuch", "alone", "collect", "inline", "store", "stored"]
+__all__ = ["TooMuch", "alone", "collect", "inline", "shared", "store", "stored"]

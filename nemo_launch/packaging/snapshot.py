@@ -9,6 +9,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 
 from nemo_launch import records
@@ -20,6 +21,19 @@ _CHUNK = 2**20
 _LINK = "120000"
 _UNFINISHED = ".tmp"
 _ABANDONED = 24 * 3600.0
+
+
+_shared: ContextVar[dict[tuple[object, ...], Code] | None] = ContextVar("_shared", default=None)
+
+
+@contextlib.contextmanager
+def shared() -> Iterator[None]:
+    """While this lasts, equal questions to ``collect`` are answered once: the tasks of one request see one tree."""
+    token = _shared.set({})
+    try:
+        yield
+    finally:
+        _shared.reset(token)
 
 
 def collect(root: str, leave_out: Sequence[str] = (), include: Sequence[str] = ()) -> Code:
@@ -35,6 +49,15 @@ def collect(root: str, leave_out: Sequence[str] = (), include: Sequence[str] = (
     Raises:
         InputError: no such folder, too much in it, or an ``include`` that is not there.
     """
+    memory, asked = _shared.get(), (root, tuple(leave_out), tuple(include))
+    if memory is None:
+        return _collect(*asked)
+    if asked not in memory:
+        memory[asked] = _collect(*asked)
+    return memory[asked]
+
+
+def _collect(root: str, leave_out: Sequence[str], include: Sequence[str]) -> Code:
     if "\n" in root:
         raise InputError(Problem(f"{root!r} has a newline in it", "work_dir", "Choose another directory."))
     try:
