@@ -12,6 +12,8 @@ from nemo_launch.observing import TaskStatus
 
 #: Seconds between two questions to a scheduler: grows from the first to the last.
 SCHEDULER = (10.0, 60.0)
+#: The same when a job has ended and only the scheduler's word for it is missing.
+_ENDING = 1.0
 #: Between two looks at files on this machine.
 FILES = (0.1, 1.0)
 
@@ -46,8 +48,10 @@ def wait(
             last = list(states)
             if all(task.observation.state.final or task.observation.extra.get("stalled") for task in tasks):
                 return tasks  # what a dead launcher did not submit, nobody will
+        # "ending": the job has ended, and the scheduler is about to say how.
+        soon = any(task.observation.extra.get("ending") for task in tasks)
         local = all(task.executor.kind == "local" for task in tasks)
-        next_question = clock() + (look if local else interval)
+        next_question = clock() + (look if local else _ENDING if soon else interval)
         records = _exit_records(tasks)
         while clock() < next_question and _exit_records(tasks) == records:
             if end is not None and clock() >= end:

@@ -24,6 +24,8 @@ class Seen:
     """When it was last known to be true."""
     gone: float | None = None
     """Since when the scheduler does not know the job."""
+    settled: bool = True
+    """A final state that nothing can change any more; false: the job's own exit record may still come."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,9 @@ def _recorded(e: Evidence, row: Row | None) -> Observation:
         return _observation(e, row, State.SUCCEEDED, "", code)
     if said[0] is State.CANCELLED or _was_cancelled(e, said[0]):
         return _observation(e, row, State.CANCELLED, reason or said[1] or "cancelled", code)
+    if e.queue and said[0] is State.RUNNING and _signalled(e):
+        # Cancelled from outside, out of time, out of memory: the scheduler is about to say which.
+        return replace(_observation(e, row, State.RUNNING, "ending", None), extra={"ending": True})
     if said[0] is State.FAILED:
         reason = said[1] or reason
     if not reason and e.outcome.cause == "signal":
@@ -105,8 +110,11 @@ def _recorded(e: Evidence, row: Row | None) -> Observation:
 
 def _was_cancelled(e: Evidence, said: State) -> bool:
     """Without the scheduler's word for it. A job that failed by itself before the cancellation keeps its failure."""
-    signalled = e.outcome.cause == "signal" or (e.outcome.exit_code or 0) > 128
-    return e.outcome.cause == "cancelled" or (e.cancelled and signalled and said is not State.FAILED)
+    return e.outcome.cause == "cancelled" or (e.cancelled and _signalled(e) and said is not State.FAILED)
+
+
+def _signalled(e: Evidence) -> bool:
+    return e.outcome.cause == "signal" or (e.outcome.exit_code or 0) > 128
 
 
 def _shown(e: Evidence, row: Row) -> Observation:
@@ -153,6 +161,8 @@ def _lost(e: Evidence) -> Observation:
         seen = _observation(e, None, state, "", None)
     since = e.seen.at if e.seen else (e.job.submitted or e.job.intended or e.now)
     age = max(0.0, e.now - since)
+    if seen.state.final:  # the scheduler told the end before it forgot the job
+        return seen
     if e.controller:
         return replace(seen, reason=f"the scheduler does not answer: {_line(e.controller)}", age=age)
     gone = e.seen.gone if e.seen and e.seen.gone is not None else e.now

@@ -42,7 +42,7 @@ def poll(transport: Transport, jobs: Sequence[Job], clock: Callable[[], float] =
     asked = []
     for job in jobs:
         before = last[job.key]
-        if before and before.observation.state.final:
+        if before and before.settled and before.observation.state.final:
             result[job.key] = before.observation
         else:
             asked.append(job)

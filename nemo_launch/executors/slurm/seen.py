@@ -14,7 +14,7 @@ from nemo_launch.executors.slurm.merge import Evidence, Seen
 
 #: An unchanged state is written again after this long, so that its age is right without a write at every question.
 _REFRESH = 60.0
-#: A final state without an exit record is kept only this long after the end: the record may still be on its way (NFS).
+#: A final state without an exit record is looked at again for this long: the record may still be on its way (NFS).
 _SETTLED = 60.0
 
 
@@ -26,7 +26,7 @@ def load(job: Job) -> Seen | None:
         fields = value["observation"]
         failure = Failure(**fields.pop("failure")) if fields.get("failure") else None
         observation = Observation(**{**fields, "state": State(fields["state"]), "failure": failure})
-        return Seen(observation, value["at"], value.get("gone"))
+        return Seen(observation, value["at"], value.get("gone"), value.get("settled", True))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # it is a help, not a record: without it the scheduler's answer counts
 
@@ -36,7 +36,7 @@ def save(evidence: Evidence, now_known: Observation) -> None:
     new = _worth(evidence, now_known)
     if new is None:
         return
-    value = {"at": new.at, "gone": new.gone, "observation": dataclasses.asdict(new.observation)}
+    value = {"at": new.at, "gone": new.gone, "settled": new.settled, "observation": dataclasses.asdict(new.observation)}
     path = evidence.job.paths.seen
     temporary = f"{path}.{os.getpid()}.tmp"
     # Not synced to disk like records: losing it in a crash costs nothing.
@@ -58,6 +58,8 @@ def _worth(e: Evidence, observation: Observation) -> Seen | None:
     if observation.state.final:
         ended = observation.ended or e.now
         settled = e.outcome.exit_code is not None or observation.skipped or e.now - ended > _SETTLED
-        return Seen(observation, e.now) if settled else None
+        if settled or old is None or old.observation != observation:
+            return Seen(observation, e.now, settled=settled)
+        return None
     same = old is not None and old.gone is None and old.observation == observation
     return None if same and old and e.now - old.at < _REFRESH else Seen(observation, e.now)
