@@ -52,7 +52,7 @@ def start_up(rounds: int) -> Iterator[Row]:
         bare=lambda: pairs.seconds([python, "-c", "pass"], env),
         package=lambda: pairs.seconds([python, "-c", "import nemo_launch"], env),
         help=lambda: pairs.seconds([python, driver, "--help"], env),
-        **{n: (lambda n=n: pairs.seconds([python, "-c", f"import {n}"], env)) for n in peers},  # type: ignore[misc]
+        **{n: (lambda n=n: pairs.seconds([python, "-c", f"import {n}"], env)) for n in peers},
     )
     note = f"bare {1000 * sorted(times['bare'])[rounds // 2]:.0f} ms"
     yield Row("import nemo_launch", "python -c pass", pairs.ratio(times, "package", "bare"), 3, note)
