@@ -62,7 +62,7 @@ def problems(
             found.append(
                 Problem(
                     f"secret {name} has no value: it is not set here",
-                    where,
+                    "secrets",
                     f"export {name}=… before launching, or leave it out.",
                 )
             )

@@ -69,7 +69,12 @@ def write_handle(paths: TaskPaths, handle: Handle, sync: bool = True) -> None:
 def read_job(name: str, paths: TaskPaths, after: tuple[str, ...] = ()) -> Job:
     """What the record says of one task."""
     intent: dict[str, Any] = records.read_json(paths.intent) or {}
-    known: dict[str, Any] = records.read_json(paths.handle) or {}
+    known: dict[str, Any] = {}
+    try:
+        known = records.read_json(paths.handle) or {}
+    except RecordError:
+        if not intent:  # else the job is found by its script, as if the id had never been written
+            raise
     return Job(
         name=name,
         paths=paths,
