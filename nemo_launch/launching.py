@@ -27,6 +27,8 @@ _ADOPT_AMONG_NEWEST = 20
 _IN_FLIGHT_SECONDS = 180.0
 #: How long a launch waits for another process that has adopted the same one: that may itself wait for a call.
 _ADOPTER_SECONDS = _IN_FLIGHT_SECONDS + 60.0
+#: The same for a launcher on another machine, of which only its files can be seen.
+_FAR_SECONDS = 10.0
 
 
 def request_digest(title: str, tasks: Sequence[tuple[Task, Executor]]) -> str:
@@ -77,19 +79,21 @@ def unfinished(home: str, title: str, request: str) -> ExperimentPaths | None:
 
 def _taken_over(paths: ExperimentPaths) -> bool:
     """Whether this launch is ours now, or was brought to its end by another adopter; False: its launcher is at it."""
-    deadline = time.monotonic() + _ADOPTER_SECONDS
+    began = time.monotonic()
     while True:
         alive, number = ledger.launcher_alive(paths)
+        if os.path.exists(paths.launched):
+            return number > 1
         if alive and number <= 1:
             return False  # somebody launches the same at the same time: two launches were asked for
-        if not alive and ledger.own(paths, number):
+        if alive is False and ledger.own(paths, number):
             return True
-        if os.path.exists(paths.launched):
-            return True
-        if time.monotonic() > deadline:
+        if time.monotonic() - began > (_FAR_SECONDS if alive is None else _ADOPTER_SECONDS):
+            host = (records.read_json(paths.launcher(max(0, number - 1))) or {}).get("host", "another machine")
             raise Unreachable(
-                f"another process is going on with {paths.id}, an interrupted launch of the same request (record: "
-                f"{paths.dir}). Run the same command again later, or add --again to start another experiment."
+                f"{paths.id} is an unfinished launch of the same request, and a process on {host} may still be at "
+                f"it (record: {paths.dir}). Run the same command again there, or later, or add --again to start "
+                "another experiment."
             )
         time.sleep(0.2)
 

@@ -94,8 +94,11 @@ _FAR_LAUNCHER_SECONDS = 600
 _under_way: set[str] = set()
 
 
-def launcher_alive(paths: ExperimentPaths) -> tuple[bool, int]:
-    """Whether the process that launches this experiment may still be at it, and how many have launched it so far."""
+def launcher_alive(paths: ExperimentPaths) -> tuple[bool | None, int]:
+    """Whether the process that launches this experiment is still at it, and how many have launched it so far.
+
+    None: it ran on another machine not long ago, and that cannot be seen from here.
+    """
     number = 0
     while os.path.exists(paths.launcher(number + 1)):
         number += 1
@@ -104,7 +107,7 @@ def launcher_alive(paths: ExperimentPaths) -> tuple[bool, int]:
         return False, 0
     state = identity.alive(owner)
     if state is None:
-        state = time.time() - float(owner.get("time", 0)) < _FAR_LAUNCHER_SECONDS
+        state = None if time.time() - float(owner.get("time", 0)) < _FAR_LAUNCHER_SECONDS else False
     elif state and int(owner["pid"]) == os.getpid():
         state = paths.dir in _under_way
     return state, number + 1

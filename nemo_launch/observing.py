@@ -68,13 +68,13 @@ def _unsubmitted(job: Job) -> Observation:
     if refused and refused.get("skipped"):
         return Observation(State.CANCELLED, reason=str(refused.get("reason", "")), skipped=True)
     alive, _ = ledger.launcher_alive(ExperimentPaths.around(job.paths))
-    again = "" if alive else "; the same command again goes on with it"
+    again = "" if alive is not False else "; the same command again goes on with it"
     if refused:
         reason = f"the scheduler refused it: {refused.get('reason', '')}"
     elif job.intended is not None:
         reason = f"its submission was under way when last heard of, and the scheduler does not show it{again}"
-    elif alive:
+    elif alive is not False:
         reason = "not submitted yet"
     else:
         reason = f"its launch was interrupted before it was submitted{again}"
-    return Observation(State.UNSUBMITTED, reason=reason, extra={} if alive else {"stalled": True})
+    return Observation(State.UNSUBMITTED, reason=reason, extra={} if alive is not False else {"stalled": True})

@@ -42,7 +42,13 @@ class Scene:
 
     def __call__(self, *words: str | Path, timeout: float = 120, **env: str) -> subprocess.CompletedProcess[str]:
         """run.py to its end."""
-        return self.launcher(*words, env=self.env(**env), timeout=timeout)
+        return self.run(words, env, timeout)
+
+    def run(
+        self, words: Sequence[str | Path], env: Mapping[str, str] | None = None, timeout: float = 120
+    ) -> subprocess.CompletedProcess[str]:
+        """The same with an environment that is at hand as a whole."""
+        return self.launcher(*words, env=self.env(**(env or {})), timeout=timeout)
 
     def start(self, *words: str | Path, env: Mapping[str, str] | None = None, **kwargs: Any) -> subprocess.Popen[str]:
         """run.py in a session of its own."""
@@ -89,26 +95,30 @@ class Scene:
 
     # -- what came of it ------------------------------------------------------------------------------------------
 
-    def status(self, *words: str, **env: str) -> list[dict[str, Any]]:
+    def status(self, *words: str, env: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
         """The tasks of the newest experiment (or of one), as JSON tells them."""
-        done = self("status", "--json", *words, **env)
+        done = self.run(["status", "--json", *words], env)
         assert done.returncode == 0, done.stderr
         tasks: list[dict[str, Any]] = json.loads(done.stdout)["tasks"]
         return tasks
 
     def until(
-        self, true: Callable[[list[dict[str, Any]]], bool], *words: str, timeout: float = 60, **env: str
+        self,
+        true: Callable[[list[dict[str, Any]]], bool],
+        *words: str,
+        timeout: float = 60,
+        env: Mapping[str, str] | None = None,
     ) -> list[dict[str, Any]]:
         """Ask for the status until it is so."""
         deadline = time.monotonic() + timeout
-        while not true(tasks := self.status(*words, **env)):
+        while not true(tasks := self.status(*words, env=env)):
             assert time.monotonic() < deadline, (tasks, self.logs())
             time.sleep(0.3)
         return tasks
 
-    def ended(self, *words: str, timeout: float = 60, **env: str) -> list[dict[str, Any]]:
+    def ended(self, *words: str, timeout: float = 60, env: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
         """The status once every task is final."""
-        return self.until(lambda tasks: all(task["final"] for task in tasks), *words, timeout=timeout, **env)
+        return self.until(lambda tasks: all(task["final"] for task in tasks), *words, timeout=timeout, env=env)
 
     def experiments(self) -> list[str]:
         """Ids of the experiments that have a record."""

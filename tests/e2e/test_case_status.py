@@ -324,12 +324,12 @@ AROUND = {
 
 
 def test_case_43_what_is_set_around_status_changes_nothing(there: Scene) -> None:
-    done = there(*SLURM, *payload(there, 4), **AROUND)
+    done = there.run([*SLURM, *payload(there, 4)], AROUND)
     assert done.returncode == 0, done.stderr
-    (task,) = there.until(running, **AROUND)
+    (task,) = there.until(running, env=AROUND)
     assert abs(task["started"] - time.time()) < 60
-    (task,) = there.ended(**AROUND)
+    (task,) = there.ended(env=AROUND)
     assert (task["state"], task["exit_code"]) == ("SUCCEEDED", 0)
     for left in there.directory().glob("seen.json"):
         left.unlink()
-    assert names(there.status(**AROUND)) == ["SUCCEEDED"]
+    assert names(there.status(env=AROUND)) == ["SUCCEEDED"]

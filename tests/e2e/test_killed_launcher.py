@@ -6,6 +6,8 @@ itself says comes third and must agree.
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import subprocess
 import time
@@ -235,6 +237,23 @@ def test_two_adopters_at_once(wrapped: Scene) -> None:
     assert len(wrapped.experiments()) == len(wrapped.jobs()) == len(wrapped.ran()) == 1
 
 
+def test_a_launch_from_another_machine_is_neither_lost_nor_doubled(wrapped: Scene) -> None:
+    """The home is shared, the process cannot be seen: refused for some minutes, then gone on with."""
+    assert wrapped.commands is not None
+    wrapped.commands.set("sbatch", after=1)
+    wrapped.killed(wrapped.start(*command(wrapped)), wrapped.commands.returned("sbatch"))
+    (owner,) = wrapped.launcher.runs.glob("experiments/*/*/launcher-0.json")
+    mine = json.loads(owner.read_text())
+    owner.write_text(json.dumps({**mine, "host": "login-7", "boot": "another"}))
+    wrapped.ended()
+    done = wrapped(*command(wrapped))
+    assert done.returncode == 3
+    assert "login-7" in done.stderr and "--again" in done.stderr
+    owner.write_text(json.dumps({**mine, "host": "login-7", "boot": "another", "time": mine["time"] - 3600}))
+    assert "going on with" in wrapped(*command(wrapped)).stderr
+    assert len(wrapped.experiments()) == len(wrapped.jobs()) == len(wrapped.ran()) == 1
+
+
 # -- sbatch dies, or answers oddly ---------------------------------------------------------------------------------
 
 
@@ -249,9 +268,6 @@ def test_sbatch_itself_is_killed(wrapped: Scene, entered: bool) -> None:
     while not point():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    import json
-    import os
-
     os.kill(json.loads((commands.directory / "sbatch.1.entered").read_text())["pid"], signal.SIGKILL)
     _, said = process.communicate(timeout=60)
     commands.set("sbatch")
