@@ -90,7 +90,15 @@ def rows(checkout: str, folder: str, env: dict[str, str], rounds: int) -> Iterat
         yield from _fifty(checkout, folder, env, python)
         yield from _status(folder, env, python, driver)
     finally:
-        subprocess.run(["scancel", "--me"], env=env, capture_output=True)
+        _end_jobs(folder, env)
+
+
+def _end_jobs(folder: str, env: dict[str, str]) -> None:
+    """Cancel what was submitted from here; whoever measures may have other jobs on the cluster."""
+    shown = subprocess.run(["squeue", "-h", "--me", "-o", "%i\t%o"], env=env, capture_output=True, text=True).stdout
+    ours = [row.split("\t")[0] for row in shown.splitlines() if row.partition("\t")[2].startswith(f"{folder}/")]
+    if ours:
+        subprocess.run(["scancel", *ours], env=env, capture_output=True)
 
 
 def _fifty(checkout: str, folder: str, env: dict[str, str], python: str, count: int = 50) -> Iterator[Row]:

@@ -1,8 +1,9 @@
-"""Every command and every program of README.md and docs/ does what the page says, on a real cluster where it says so."""
+"""Every command and program of README.md and docs/ does what its page says, on a real cluster where that says so."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -55,10 +56,8 @@ class Reader:
         return done.returncode, done.stdout
 
     def _write(self, step: Step) -> None:
-        text = os.path.expandvars(step.file or "")
-        for name, value in self._env.items():
-            text = text.replace(f"${name}", value)
-        path = Path(self._cwd) / text
+        name = re.sub(r"\$(\w+)", lambda match: self._env[match[1]], step.file or "")
+        path = Path(self._cwd) / name
         path.write_text(step.text)
         os.chown(path, self.launcher.user.uid, self.launcher.user.gid)
 
