@@ -143,7 +143,8 @@ class Experiment:
 
     def confirm(self) -> None:
         """The user has seen the result of the launch: from now on the same request makes a new experiment."""
-        records.write_bytes(self.paths.launched, b"")
+        with contextlib.suppress(RecordError):  # full disk: then the same request shows this one once more
+            records.write_bytes(self.paths.launched, b"")
 
     def jobs(self) -> list[tuple[Job, Executor]]:
         """What the record says of every task, without asking the scheduler."""
@@ -181,8 +182,7 @@ class Experiment:
         for executor, jobs in groups.items():
             executor.cancel(jobs)
         if name is None:
-            with contextlib.suppress(RecordError):
-                self.confirm()  # whoever ended a launch does not want it to be gone on with
+            self.confirm()  # whoever ended a launch does not want it to be gone on with
         return self.statuses()
 
     def logs(self, name: str | None = None, follow: bool = False, rank: int | None = None) -> None:

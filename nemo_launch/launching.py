@@ -25,6 +25,8 @@ from nemo_launch.task import Task, digest
 _ADOPT_AMONG_NEWEST = 20
 #: How long an adopting launch waits for a scheduler call of the dead launcher that still runs.
 _IN_FLIGHT_SECONDS = 180.0
+#: The same where no such call is left, but the scheduler does not say whether it has the job.
+_NO_ANSWER_SECONDS = 15.0
 #: How long a launch waits for another process that has adopted the same one: that may itself wait for a call.
 _ADOPTER_SECONDS = _IN_FLIGHT_SECONDS + 60.0
 #: The same for a launcher on another machine, of which only its files can be seen.
@@ -147,7 +149,7 @@ def settle(jobs: Sequence[tuple[Job, Executor]]) -> None:
     """
     from nemo_launch import observing
 
-    deadline = time.monotonic() + _IN_FLIGHT_SECONDS
+    began = time.monotonic()
     lost = [(job, executor) for job, executor in jobs if job.intended is not None and job.handle is None]
     while lost:
         found, open_ends = observing.recover(lost)
@@ -155,7 +157,7 @@ def settle(jobs: Sequence[tuple[Job, Executor]]) -> None:
             if job.handle and not os.path.exists(job.paths.handle):
                 ledger.write_handle(job.paths, job.handle)  # going on without it would double the job
         lost = [(job, executor) for job, executor in lost if job.key in open_ends]
-        if lost and time.monotonic() > deadline:
+        if lost and time.monotonic() - began > (_IN_FLIGHT_SECONDS if _calls(lost) else _NO_ANSWER_SECONDS):
             raise Unreachable(
                 f"an earlier launch of the same request died while {lost[0][0].name} was being submitted, and whether "
                 f"the scheduler has it cannot be said yet (record: {lost[0][0].paths.dir}). Run the same command again "
@@ -163,6 +165,11 @@ def settle(jobs: Sequence[tuple[Job, Executor]]) -> None:
             )
         if lost:
             time.sleep(1.0)
+
+
+def _calls(lost: Sequence[tuple[Job, Executor]]) -> bool:
+    """Whether a call of the dead launcher still runs; else it is the scheduler that does not answer."""
+    return any(e.kind == "local" or e.transport.pids_mentioning(job.paths.script) for job, e in lost)
 
 
 def submit(plans: Sequence[tuple[Plan, Executor]], book: ledger.FileLedger) -> None:

@@ -25,12 +25,15 @@ class TaskStatus:
 
 def observe(tasks: Sequence[tuple[Job, Executor]]) -> list[TaskStatus]:
     """The state of all tasks, in order. Ids that a killed launcher did not record are found and recorded."""
-    found, _ = recover(tasks)
+    found, open_ends = recover(tasks)
     jobs = [(found.get(job.key, job), executor) for job, executor in tasks]
     seen: dict[str, Observation] = {}
     for executor, group in _groups([(job, executor) for job, executor in jobs if job.handle]):
         seen.update(executor.poll(group))
-    return [TaskStatus(job.name, job, executor, seen.get(job.key) or _unsubmitted(job)) for job, executor in jobs]
+    return [
+        TaskStatus(job.name, job, executor, seen.get(job.key) or _unsubmitted(job, job.key in open_ends))
+        for job, executor in jobs
+    ]
 
 
 def recover(tasks: Sequence[tuple[Job, Executor]]) -> tuple[dict[str, Job], set[str]]:
@@ -63,16 +66,19 @@ def _groups(tasks: Iterable[tuple[Job, Executor]]) -> list[tuple[Executor, list[
     return list(groups.values())
 
 
-def _unsubmitted(job: Job) -> Observation:
+def _unsubmitted(job: Job, open_end: bool) -> Observation:
     refused = records.read_json(job.paths.refused)
     if refused and refused.get("skipped"):
         return Observation(State.CANCELLED, reason=str(refused.get("reason", "")), skipped=True)
+    if open_end:
+        reason = "its submission is under way, or the scheduler does not say whether it has the job"
+        return Observation(State.UNSUBMITTED, reason=reason)
     alive, _ = ledger.launcher_alive(ExperimentPaths.around(job.paths))
     again = "" if alive is not False else "; the same command again goes on with it"
     if refused:
         reason = f"the scheduler refused it: {refused.get('reason', '')}"
     elif job.intended is not None:
-        reason = f"its submission was under way when last heard of, and the scheduler does not show it{again}"
+        reason = f"its submission did not get through: the scheduler does not know it{again}"
     elif alive is not False:
         reason = "not submitted yet"
     else:

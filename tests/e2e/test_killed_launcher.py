@@ -210,6 +210,60 @@ def test_a_cancelled_launch_is_not_gone_on_with(wrapped: Scene) -> None:
     wrapped("cancel", "payload")
 
 
+def test_interrupted_while_it_submits(wrapped: Scene) -> None:
+    """Ctrl-C reaches sbatch as well; whether the job came to be is found out afterwards."""
+    assert wrapped.commands is not None
+    wrapped.commands.set("sbatch", after=3)
+    process = wrapped.start(*command(wrapped), stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    while not wrapped.commands.returned("sbatch")():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "run.py: interrupted" in said and "status" in said
+    (task,) = wrapped.status()
+    assert [task["job_id"]] == list(wrapped.jobs())
+    assert "going on with" in wrapped(*command(wrapped)).stderr
+    wrapped.ended()
+    assert len(wrapped.jobs()) == len(wrapped.ran()) == 1
+
+
+def test_cancelled_while_its_launcher_is_still_submitting(wrapped: Scene) -> None:
+    assert wrapped.commands is not None
+    wrapped.commands.set("sbatch", before=1)
+    launcher = wrapped.start_python(three(wrapped))
+    deadline = time.monotonic() + 60
+    while not exists(wrapped.launcher.runs, "experiments/*/*/a/handle.json")():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert wrapped("cancel", "three").returncode == 0
+    launcher.wait(60)
+    tasks = wrapped.ended()
+    assert {line.split()[0] for line in wrapped.ran()} <= {"a"}
+    assert names(tasks)[1:] == ["CANCELLED", "CANCELLED"]
+
+
+def test_a_scheduler_that_does_not_answer_is_not_asked_to_run_it_again(wrapped: Scene) -> None:
+    assert wrapped.commands is not None
+    wrapped.commands.set("sbatch", before=1)
+    wrapped.killed(wrapped.start(*command(wrapped, "--sbatch-arg=--hold")), wrapped.commands.entered("sbatch"))
+    time.sleep(2.5)
+    error = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
+    for name in ("squeue", "sacct"):
+        wrapped.commands.set(name, Rules(refuse_first=1000, error=error))
+    assert "does not say" in wrapped.status()[0]["reason"]
+    done = wrapped(*command(wrapped, "--sbatch-arg=--hold"))
+    assert done.returncode == 3
+    assert "cannot be said yet" in done.stderr
+    for name in ("squeue", "sacct"):
+        wrapped.commands.set(name)
+    assert wrapped(*command(wrapped, "--sbatch-arg=--hold")).returncode == 0
+    assert len(wrapped.jobs()) == 1
+    wrapped("cancel", "payload")
+
+
 # -- the adopting launch has its own troubles ----------------------------------------------------------------------
 
 
