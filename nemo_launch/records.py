@@ -203,7 +203,7 @@ def write_bytes(path: str, data: bytes, mode: int = 0o644, sync: bool = True) ->
 
     Without ``sync`` a crash of the machine may lose it: for what can be made again, or is read at once.
     """
-    temporary = f"{path}.{os.getpid()}.tmp"
+    temporary = _temporary(path)
     try:
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
@@ -229,7 +229,7 @@ def write_json(path: str, value: dict[str, Any], mode: int = 0o644, sync: bool =
 
 def create_json(path: str, value: dict[str, Any]) -> bool:
     """Write a record only if there is none: True when this call made it (link() decides, also on NFS)."""
-    temporary = f"{path}.{os.getpid()}.new"
+    temporary = _temporary(path)
     write_json(temporary, value)
     try:
         os.link(temporary, path)
@@ -242,6 +242,11 @@ def create_json(path: str, value: dict[str, Any]) -> bool:
     finally:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
+
+
+def _temporary(path: str) -> str:
+    """A name that no other writer has: on a shared home there are more processes with this one's number."""
+    return f"{path}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
 
 
 def read_json(path: str) -> dict[str, Any] | None:
@@ -257,12 +262,11 @@ def read_json(path: str) -> dict[str, Any] | None:
         return None
     except OSError as error:
         raise RecordError(f"cannot read {path}: {error.strerror}.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RecordError(f"{path} is damaged ({error}). Move it away to go on without it.") from error
     if not isinstance(value, dict):
         raise RecordError(f"{path} is damaged: not a JSON object. Move it away to go on without it.")
-    if value.get("schema_version", 0) > SCHEMA_VERSION:
-        raise RecordError(
-            f"{path} was written by a newer nemo_launch (schema {value['schema_version']}). Upgrade to read it."
-        )
+    version = value.get("schema_version", 0)
+    if not isinstance(version, int) or version > SCHEMA_VERSION:
+        raise RecordError(f"{path} was written by a newer nemo_launch (schema {version}). Upgrade to read it.")
     return value

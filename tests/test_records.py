@@ -35,6 +35,30 @@ def test_a_record_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         records.read_json(str(tmp_path / "new.json"))
 
 
+@pytest.mark.parametrize("text", ["[" * 100_000, "[1]", '{"schema_version": "x"}'])
+def test_whatever_stands_in_a_record_the_error_is_clear(tmp_path: Path, text: str) -> None:
+    (tmp_path / "odd.json").write_text(text)
+    with pytest.raises(RecordError, match="odd.json"):
+        records.read_json(str(tmp_path / "odd.json"))
+
+
+def test_processes_of_one_number_on_two_machines_do_not_share_a_temporary_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else both would believe that they made the record, and both would launch."""
+    path, link = str(tmp_path / "once.json"), os.link
+
+    def meanwhile(source: str, target: str) -> None:
+        monkeypatch.setattr(os, "link", link)
+        assert records.create_json(path, {"by": 2})
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", meanwhile)
+    assert not records.create_json(path, {"by": 1})
+    assert (records.read_json(path) or {})["by"] == 2
+    assert os.listdir(tmp_path) == ["once.json"]
+
+
 def test_only_one_of_many_creators_makes_the_file(tmp_path: Path) -> None:
     path = str(tmp_path / "once.json")
     assert records.create_json(path, {"by": 1})

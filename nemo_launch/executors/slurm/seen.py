@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
-import os
 from typing import Any
 
+from nemo_launch import records
 from nemo_launch.errors import RecordError
 from nemo_launch.executors.base import Failure, Job, Observation, State
 from nemo_launch.executors.slurm.merge import Evidence, Seen
@@ -21,13 +20,12 @@ _SETTLED = 60.0
 def load(job: Job) -> Seen | None:
     """What the job's folder says; None: nothing (readable)."""
     try:
-        with open(job.paths.seen, "rb") as file:
-            value: dict[str, Any] = json.loads(file.read())
+        value: dict[str, Any] = records.read_json(job.paths.seen) or {}
         fields = value["observation"]
         failure = Failure(**fields.pop("failure")) if fields.get("failure") else None
         observation = Observation(**{**fields, "state": State(fields["state"]), "failure": failure})
         return Seen(observation, value["at"], value.get("gone"), value.get("settled", True))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (RecordError, ValueError, KeyError, TypeError, AttributeError):
         return None  # it is a help, not a record: without it the scheduler's answer counts
 
 
@@ -37,13 +35,8 @@ def save(evidence: Evidence, now_known: Observation) -> None:
     if new is None:
         return
     value = {"at": new.at, "gone": new.gone, "settled": new.settled, "observation": dataclasses.asdict(new.observation)}
-    path = evidence.job.paths.seen
-    temporary = f"{path}.{os.getpid()}.tmp"
-    # Not synced to disk like records: losing it in a crash costs nothing.
-    with contextlib.suppress(OSError, RecordError):
-        with open(temporary, "w") as file:
-            json.dump(value, file)
-        os.replace(temporary, path)
+    with contextlib.suppress(RecordError):
+        records.write_json(evidence.job.paths.seen, value, sync=False)  # losing it in a crash costs nothing
 
 
 def _worth(e: Evidence, observation: Observation) -> Seen | None:
