@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nemo_launch.errors import RecordError
 from nemo_launch.transport import Transport
 
 if TYPE_CHECKING:
@@ -41,10 +40,7 @@ class Tail:
     def read(self) -> bytes:
         """New bytes, at most a chunk; empty when there are none now, or no file."""
         # One byte that is known already tells whether the file is still as long as it was.
-        try:
-            data = self._transport.read(self.path, max(self._offset - 1, 0), _CHUNK + 1)
-        except OSError as error:
-            raise RecordError(f"cannot read the log {self.path}: {error.strerror}.") from error
+        data = self._transport.read(self.path, max(self._offset - 1, 0), _CHUNK + 1)
         if data is None:
             return b""
         if self._offset:

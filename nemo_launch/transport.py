@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from nemo_launch import records
-from nemo_launch.errors import SchedulerError, Unreachable
+from nemo_launch.errors import RecordError, SchedulerError, Unreachable
 
 
 class Completed(NamedTuple):
@@ -36,22 +36,27 @@ class Transport(Protocol):
         argv: Sequence[str],
         *,
         env: Mapping[str, str] | None = None,
-        input: str | None = None,
         timeout: float = 60.0,
-        cwd: str | None = None,
     ) -> Completed:
         """Run a command to its end; ``env`` is its whole environment (None: as it is there).
 
         Raises:
-            CommandMissing: no such program.
+            CommandMissing: no such program, or it cannot be started.
             Unreachable: no end within ``timeout`` seconds.
         """
 
     def read(self, path: str, offset: int = 0, limit: int | None = None) -> bytes | None:
-        """Bytes of a file from an offset; None where there is no such file. Opens it anew each time (NFS)."""
+        """Bytes of a file from an offset; None where there is no such file. Opens it anew each time (NFS).
+
+        Raises:
+            RecordError: it is there and cannot be read.
+        """
 
     def read_matching(self, patterns: Iterable[str]) -> dict[str, bytes]:
-        """All files that match the glob patterns, whole, in one round trip. Keys are their paths."""
+        """All files that match the glob patterns, whole, in one round trip. Keys are their paths.
+
+        Those of another user that may not be read count as not there.
+        """
 
     def readlinks(self, paths: Iterable[str]) -> dict[str, str]:
         """Targets of those symlinks that exist."""
@@ -63,7 +68,7 @@ class Transport(Protocol):
         """Write a file atomically, folders made as needed; ``sync``: it survives a crash of the machine."""
 
     def make_dirs(self, path: str, mode: int = 0o755) -> None:
-        """Make a folder and its parents."""
+        """Make a folder and its parents; a private one (0700) is private also when it was there before."""
 
     def remove(self, path: str) -> None:
         """Remove a file, if it is there."""
@@ -82,26 +87,22 @@ class LocalTransport:
         argv: Sequence[str],
         *,
         env: Mapping[str, str] | None = None,
-        input: str | None = None,
         timeout: float = 60.0,
-        cwd: str | None = None,
     ) -> Completed:
         """See ``Transport.run``."""
         try:
             done = subprocess.run(
                 list(argv),
                 env=None if env is None else dict(env),
-                input=None if input is None else input.encode("utf-8", "surrogateescape"),
-                stdin=subprocess.DEVNULL if input is None else None,
+                stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=timeout,
-                cwd=cwd,
                 check=False,
             )
         except FileNotFoundError as error:
             raise CommandMissing(f"{argv[0]} was not found on PATH. Is this a machine of the cluster?") from error
-        except PermissionError as error:
-            raise CommandMissing(f"{argv[0]} cannot be executed: {error.strerror}.") from error
+        except OSError as error:  # no permission, an environment that is too long, no memory
+            raise CommandMissing(f"{argv[0]} cannot be started: {error.strerror}.") from error
         except subprocess.TimeoutExpired as error:
             raise Unreachable(f"{argv[0]} gave no answer within {timeout:g} s. Try again, or ask the site.") from error
         return Completed(
@@ -119,9 +120,9 @@ class LocalTransport:
                     return file.read() if limit is None else file.read(limit)
             except (FileNotFoundError, NotADirectoryError):
                 return None
-            except OSError:  # ESTALE: the server replaced the file; a fresh open finds the new one
+            except OSError as error:  # ESTALE: the server replaced the file; a fresh open finds the new one
                 if last:
-                    raise
+                    raise RecordError(f"cannot read {path}: {error.strerror}.") from error
         return None
 
     def read_matching(self, patterns: Iterable[str]) -> dict[str, bytes]:
@@ -130,7 +131,7 @@ class LocalTransport:
         for pattern in patterns:
             paths = globbing.glob(pattern) if globbing.has_magic(pattern) else [pattern]
             for path in paths:
-                data = self.read(path)
+                data = self.read(path) if os.access(path, os.R_OK) else None
                 if data is not None:
                     found[path] = data
         return found
@@ -156,12 +157,14 @@ class LocalTransport:
         """See ``Transport.make_dirs``."""
         try:
             os.makedirs(path, mode, exist_ok=True)
+            if mode & 0o077 == 0:  # nobody else can have made it before us: chmod is for owners
+                os.chmod(path, mode)
         except OSError as error:
             raise records.unwritable(path, error) from error
 
     def remove(self, path: str) -> None:
         """See ``Transport.remove``."""
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(path)
 
     def pids_mentioning(self, text: str) -> list[int]:
