@@ -9,15 +9,21 @@ from functools import cache
 from typing import Any
 
 
-def start_time(pid: int) -> int | None:
-    """Start of a process in clock ticks since boot (field 22 of /proc/PID/stat); None: gone, or a zombie."""
+def stat(pid: int) -> list[bytes] | None:
+    """Fields 3 (state) and following of /proc/PID/stat; None: gone, or a zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # the command in parentheses may hold anything, so count from its end
             fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return None
-    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+    return None if not fields or fields[0] in (b"Z", b"X") else fields
+
+
+def start_time(pid: int) -> int | None:
+    """Start of a process in clock ticks since boot; None: gone, or a zombie."""
+    fields = stat(pid)
+    return int(fields[19]) if fields else None
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -154,7 +155,7 @@ class LocalExecutor:
             "grace": config.grace.seconds,
             "time": limit,
             "margin": margin,
-            "signal": processes.signal_number(config.signal) if config.signal else None,
+            "signal": int(signal.Signals[f"SIG{config.signal}"]) if config.signal else None,
         }
 
 

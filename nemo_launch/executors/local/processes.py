@@ -13,6 +13,8 @@ import signal
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from nemo_launch import identity
+
 #: Set for every process of a task; its value is the task's directory, which no other task has.
 MARKER = "NEMO_LAUNCH_TASK_DIR"
 _PR_SET_CHILD_SUBREAPER = 36
@@ -31,13 +33,8 @@ def table() -> dict[int, Process]:
     """All processes by pid."""
     found = {}
     for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            with contextlib.suppress(OSError):
-                with open(f"/proc/{entry}/stat", "rb") as file:
-                    # the command in parentheses may hold anything, so count from its end
-                    fields = file.read().rpartition(b")")[2].split()
-                if fields and fields[0] not in (b"Z", b"X"):
-                    found[int(entry)] = Process(int(entry), int(fields[19]), int(fields[1]), int(fields[3]))
+        if entry.isdigit() and (fields := identity.stat(int(entry))):
+            found[int(entry)] = Process(int(entry), int(fields[19]), int(fields[1]), int(fields[3]))
     return found
 
 
@@ -99,14 +96,6 @@ def adopt_orphans() -> None:
 
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def signal_number(name: str) -> int | None:
-    """Number of ``USR1`` or ``SIGUSR1``; None: there is no such signal."""
-    try:
-        return int(signal.Signals[name.upper() if name.upper().startswith("SIG") else f"SIG{name.upper()}"])
-    except KeyError:
-        return None
 
 
 def signal_name(number: int) -> str:
