@@ -116,3 +116,24 @@ def test_the_two_commands_of_the_readme_are_what_continuous_integration_runs() -
         assert f"{command} " in readme
         words = [line.split(" PYTEST_ARGS")[0].removeprefix("NEMO_LAUNCH_REQUIRE_SLURM=1 ") for line in ci]
         assert command in words, f".ci/run does not call {command}"
+
+
+def test_the_installed_command_is_the_same_program(launcher: Launcher) -> None:
+    with_name = "import sys; from nemo_launch.cli import main; sys.argv[0] = '/bin/nemo-launch'; sys.exit(main())"
+    assert 'nemo-launch = "nemo_launch.cli:main"' in (ROOT / "pyproject.toml").read_text()
+    done = subprocess.run(
+        [*launcher.prefix, str(launcher.python), "-c", with_name, "status", "nothing"],
+        env=launcher.env(),
+        cwd=launcher.checkout,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("nemo-launch: error: no experiment 'nothing'")
+
+
+def test_links_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)\)", (ROOT / page).read_text()):
+            assert (ROOT / page).parent.joinpath(target).exists(), f"{page}: {target}"
