@@ -35,8 +35,8 @@ def start(started: list[subprocess.Popen[str]], *argv: str, **env: str) -> int:
 
 
 def wait_until_is(pid: int, program: str) -> None:
-    """fork comes before exec, and until then the child looks like this process."""
-    while os.path.basename(os.readlink(f"/proc/{pid}/exe")) != program:
+    """fork comes before exec, and until then the child looks like this process; its environment is there last."""
+    while os.path.basename(os.readlink(f"/proc/{pid}/exe")) != program or not Path(f"/proc/{pid}/environ").read_bytes():
         time.sleep(0.01)
 
 
