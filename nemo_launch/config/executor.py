@@ -8,13 +8,14 @@ from typing import Any, Literal
 from nemo_launch.config.durations import Duration
 from nemo_launch.config.mounts import VolumeMapping
 
+#: The checkpoint request comes this many seconds before the limit, but never earlier than a fifth of it.
+_MARGIN = 600
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutorConfig:
     """What all executors share. Unset (None) means the documented default."""
 
-    job_name: str | None = None
-    """Name of the job where it runs; default: the task's name."""
     work_dir: str | None = None
     """Directory that the processes start in, absolute; default: where the launcher was called."""
     ntasks_per_node: int = 1
@@ -42,12 +43,16 @@ class ExecutorConfig:
     time: Duration | None = None
     """Time limit. Local: the supervisor ends the task then."""
     margin: Duration | None = None
-    """How long before the limit the checkpoint request comes; default 10 minutes, at most a fifth of ``time``."""
+    """How long before ``time`` the checkpoint request comes; default 10 minutes, at most a fifth of ``time``."""
     signal: str | None = None
     """Also send this signal (such as USR1) to the processes then; default: only the checkpoint-requested file,
     because a process without a handler dies of it."""
-    grace: Duration = Duration(30)
-    """Time between TERM and KILL when a task is cancelled (Slurm: KillWait of the site rules instead)."""
+
+    def margin_seconds(self) -> int | None:
+        """Seconds between the checkpoint request and the time limit; None: there is no limit."""
+        if self.time is None:
+            return None
+        return max(1, self.margin.seconds if self.margin else min(_MARGIN, self.time.seconds // 5))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +62,9 @@ class LocalConfig(ExecutorConfig):
     launcher: Literal["torchrun", "none"] | None = None
     """How the processes start; default: torchrun for Python recipes, none for others."""
     max_parallel: int | None = None
-    """At most this many tasks of the experiment at once; default: no limit."""
+    """At most this many tasks of the same executor at once; default: no limit."""
+    grace: Duration = Duration(30)
+    """Time between TERM and KILL when a task is cancelled or reaches its limit (on Slurm the site's KillWait)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +74,8 @@ class SlurmConfig(ExecutorConfig):
     launcher: Literal["torchrun", "srun", "none"] | None = None
     """torchrun: one agent a node (default for Python recipes); srun: ranks started by srun (default for others with
     more than one task); none: the command runs once, on the first node."""
+    job_name: str | None = None
+    """Name of the job at the scheduler; default: the task's name."""
     account: str | None = None
     partition: str | None = None
     nodes: int = 1
@@ -86,7 +95,8 @@ class SlurmConfig(ExecutorConfig):
     mpi: str | None = None
     """Value of ``srun --mpi``; None leaves the option out."""
     master_port: int = 13742
-    """First port tried for the rendezvous; the job takes the next free one if it is taken."""
+    """First port tried for the rendezvous; the job takes the next free one if it is taken. torchrun on a single node
+    finds one itself."""
     setup: str | None = None
     """Shell text run once on the first node before the processes start (module load …)."""
     srun_args: tuple[str, ...] = ()

@@ -22,6 +22,11 @@ _SHORT = {"A": "account", "p": "partition", "N": "nodes", "t": "time", "c": "cpu
 #: sbatch's own name for a field, where it differs.
 _LONG = {"chdir": "work_dir", "signal": "margin and signal"}
 _NO_CATCH = {"KILL", "STOP"}
+#: Field -> those that mean nothing without it.
+_NEEDED_BY = {
+    "time": ("margin", "signal"),
+    "container_image": ("container_mounts", "container_workdir", "container_mount_home"),
+}
 
 
 def validate(config: ExecutorConfig) -> list[Problem]:
@@ -32,6 +37,16 @@ def validate(config: ExecutorConfig) -> list[Problem]:
             problem for rule in (_memory, _port, _mounts, _image, _srun_args, _sbatch_args) for problem in rule(config)
         ]
     return found
+
+
+def without_effect(config: ExecutorConfig) -> list[str]:
+    """A line for each value that will do nothing. No mistake: a profile may hold it for other launches."""
+    return [
+        f"{name} has no effect without {needed}"
+        for needed, names in _NEEDED_BY.items()
+        for name in names
+        if getattr(config, needed, None) is None and getattr(config, name, None) not in (None, ())
+    ]
 
 
 def _lines(config: ExecutorConfig) -> Iterator[Problem]:
@@ -139,7 +154,7 @@ def _srun_args(config: SlurmConfig) -> Iterator[Problem]:
 
 
 def _sbatch_args(config: SlurmConfig) -> Iterator[Problem]:
-    fields = set(vars(config)) - {"setup", "secrets", "include", "snapshot", "python", "launcher", "grace"}
+    fields = set(vars(config)) - {"setup", "secrets", "include", "snapshot", "python", "launcher"}
     for option in config.sbatch_args:
         if not option.startswith("-"):
             fix = "Write each option as one entry, as in --gres=gpu:1."

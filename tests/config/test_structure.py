@@ -90,7 +90,7 @@ BAD: list[tuple[dict[Any, Any], str]] = [
     ({"launcher": "torchrn"}, "launcher: 'torchrn' is none of torchrun, srun, none. Did you mean torchrun?"),
     ({"launcher": None, "time": 43200}, 'time: 43200 is a bare number'),
     ({"time": "0:240:0"}, "time: '0:240:0' is not a duration; valid forms: "),
-    ({"grace": None}, "grace: null is not a duration: leave the field out"),
+    ({"grace": "10"}, "grace is for local; slurm has no use for it"),
     ({"secrets": "HF_TOKEN"}, "secrets: text is not a list: write [value]"),
     ({"secrets": ["A", 3]}, "secrets: entry 2: 3 is not text"),
     ({"secrets": {"A": "b"}}, "secrets: a mapping is not a list"),
@@ -129,7 +129,7 @@ BAD: list[tuple[dict[Any, Any], str]] = [
     ({"nods": 2}, "nods: slurm has no field nods. Did you mean nodes?"),
     ({"ntasks-per-node": 2}, "Did you mean ntasks_per_node?"),
     ({"image": "x"}, "Did you mean container_image?"),
-    ({"zzz": 2}, "slurm has no field zzz. The fields are: job_name, "),
+    ({"zzz": 2}, "slurm has no field zzz. The fields are: work_dir, "),
     ({1: 2}, "slurm has no field 1."),
     ({"max_parallel": 2}, "max_parallel is for local; slurm has no use for it"),
 ]  # fmt: skip
@@ -169,6 +169,8 @@ def test_no_error_shows_what_may_be_a_secret() -> None:
 
 def test_a_local_executor_names_whose_field_it_is() -> None:
     assert "nodes is for slurm; local has no use for it" in refused({"nodes": 2}, LocalConfig)
+    assert "job_name is for slurm; local has no use for it" in refused({"job_name": "x"}, LocalConfig)
+    assert "grace: null is not a duration: leave the field out" in refused({"grace": None}, LocalConfig)
     assert "max_parallel: 0 is less than 1" in refused({"max_parallel": 0}, LocalConfig)
     assert "'srun' is none of torchrun, none" in refused({"launcher": "srun"}, LocalConfig)
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nemo_launch import environment, runner
+from nemo_launch.config import rules
 from nemo_launch.config.executor import LocalConfig
 from nemo_launch.errors import InputError, Problem, SchedulerRefused
 from nemo_launch.executors.base import Handle, Job, Ledger, LogSource, Observation, Plan, Recovery
@@ -17,8 +18,6 @@ from nemo_launch.executors.local import ending, polling, preflight, processes, s
 from nemo_launch.records import TaskPaths
 from nemo_launch.task import Task
 from nemo_launch.transport import LocalTransport, Transport
-
-_MARGIN_SECONDS = 600
 
 
 class LocalExecutor:
@@ -76,6 +75,7 @@ class LocalExecutor:
                 config, task.secrets, {**self._secret_values, **task.secret_values}, os.environ
             ),
             files={f"runner/{name}": data for name, data in needed.items()},
+            notes=tuple(rules.without_effect(config)),
         )
 
     def submit(self, plans: Sequence[Plan], ledger: Ledger) -> None:
@@ -141,10 +141,6 @@ class LocalExecutor:
         """One task for the supervisor. It holds values of secrets: it may go through a pipe and nowhere else."""
         config = self.config
         given = {**self._secret_values, **plan.task.secret_values}
-        limit = config.time.seconds if config.time else None
-        margin = None
-        if limit is not None:
-            margin = config.margin.seconds if config.margin else min(_MARGIN_SECONDS, limit / 5)
         return {
             "name": plan.task.name,
             "dir": plan.paths.job_dir,
@@ -153,8 +149,8 @@ class LocalExecutor:
             "cwd": preflight.work_dir(config, plan.task),
             "after": list(plan.task.after),
             "grace": config.grace.seconds,
-            "time": limit,
-            "margin": margin,
+            "time": config.time.seconds if config.time else None,
+            "margin": config.margin_seconds(),
             "signal": int(signal.Signals[f"SIG{config.signal}"]) if config.signal else None,
         }
 

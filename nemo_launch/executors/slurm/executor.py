@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from nemo_launch import environment, runner
+from nemo_launch.config import rules
 from nemo_launch.config.executor import SlurmConfig
 from nemo_launch.config.structure import check as structured
 from nemo_launch.config.structure import structure
@@ -133,6 +134,7 @@ class SlurmExecutor:
     def _notes(self, task: Task, environ: Mapping[str, str], secrets_file: str) -> list[str]:
         defaults = commands.site_defaults(self.config, environ)
         notes = [f"{name}={value} of your environment applies" for name, value in defaults.items()]
+        notes += rules.without_effect(self.config)
         if task.after:
             notes.append(f"sbatch also gets --dependency=afterok: with the job ids of {', '.join(task.after)}")
         if secrets_file:

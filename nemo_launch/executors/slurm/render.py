@@ -13,8 +13,6 @@ from nemo_launch.executors.slurm import containers
 from nemo_launch.records import TaskPaths
 from nemo_launch.task import Task
 
-#: The checkpoint request comes this long before the time limit, but never earlier than a fifth of it.
-MARGIN = 600
 #: sbatch takes no longer margin (option ``--signal``).
 _LONGEST_MARGIN = 65535
 
@@ -56,18 +54,12 @@ def options(config: SlurmConfig, task: Task, paths: TaskPaths) -> Iterator[str]:
     if config.exclusive:
         yield "--exclusive"
     yield "--no-requeue"
-    if config.time is not None:
-        yield f"--signal=B:USR1@{margin(config)}"
+    margin = config.margin_seconds()
+    if margin is not None:
+        yield f"--signal=B:USR1@{min(margin, _LONGEST_MARGIN)}"
     yield f"--comment={paths.script}"
     yield "--export=ALL"
     yield from config.sbatch_args
-
-
-def margin(config: SlurmConfig) -> int:
-    """Seconds between the checkpoint request and the time limit."""
-    limit = config.time.seconds if config.time else 0
-    wanted = config.margin.seconds if config.margin else min(MARGIN, limit // 5)
-    return max(1, min(wanted, _LONGEST_MARGIN))
 
 
 def launcher(config: SlurmConfig, task: Task) -> str:

@@ -99,12 +99,26 @@ def test_the_plans_command_is_what_runs() -> None:
     ],
 )
 def test_the_margin_before_the_limit(fields: dict[str, Any], seconds: int) -> None:
-    assert render.margin(SlurmExecutor(**fields).config) == seconds
     assert f"--signal=B:USR1@{seconds}\n" in SlurmExecutor(**fields).plan(SHELL, PATHS).script
 
 
 def test_without_a_limit_there_is_no_margin() -> None:
     assert "--signal" not in head(SlurmExecutor().plan(SHELL, PATHS).script)
+
+
+@pytest.mark.parametrize(
+    ("fields", "needed"),
+    [
+        ({"margin": "10"}, "time"),
+        ({"signal": "USR1"}, "time"),
+        ({"container_mounts": ["/a"]}, "container_image"),
+        ({"container_workdir": "/a"}, "container_image"),
+        ({"container_mount_home": False}, "container_image"),
+    ],
+)
+def test_what_has_no_effect_is_said(fields: dict[str, Any], needed: str) -> None:
+    (name,) = fields
+    assert SlurmExecutor(**fields).plan(SHELL, PATHS).notes == (f"{name} has no effect without {needed}",)
 
 
 @pytest.mark.parametrize(
