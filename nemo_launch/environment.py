@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from nemo_launch.config.executor import ExecutorConfig
 from nemo_launch.errors import Problem
+from nemo_launch.task import Task
 
 #: What a job inherits from the launcher unless ``inherit_env`` is set.
 BASE = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "PATH")
@@ -69,6 +70,17 @@ def problems(
     return found
 
 
+def of_request(
+    config: ExecutorConfig, tasks: Iterable[Task], given: Mapping[str, str], environ: Mapping[str, str]
+) -> list[Problem]:
+    """What cannot travel, of the config and of each task; ``given`` are values of secrets that came with the config."""
+    known = {**environ, **given}
+    found = problems(config.env_vars, config.secrets, known, "env_vars")
+    for task in tasks:
+        found += problems(task.env, task.secrets, {**known, **task.secret_values})
+    return found
+
+
 def job_environment(config: ExecutorConfig, task_env: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
     """The whole environment of a job, without secrets.
 
@@ -105,8 +117,9 @@ def secret_names(
     config: ExecutorConfig, task_secrets: Iterable[str], given: Mapping[str, str], environ: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Names that were asked for, and the usual tokens where they are set."""
-    tokens = [name for name in TOKENS if given.get(name) or environ.get(name)]
-    return tuple(dict.fromkeys((*config.secrets, *task_secrets, *tokens)))
+    usual = [name for name in TOKENS if given.get(name) or environ.get(name)]
+    passed = [name for name in config.passthrough if is_secret(name) and name in environ]
+    return tuple(dict.fromkeys((*config.secrets, *task_secrets, *passed, *usual)))
 
 
 def secret_values(names: Iterable[str], given: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:

@@ -27,9 +27,9 @@ class ExecutorConfig:
     secrets: tuple[str, ...] = ()
     """Names of variables whose values travel from the launcher's environment and are written nowhere."""
     inherit_env: bool = False
-    """Pass the launcher's whole environment instead of the base list (HOME, USER, LANG, PATH …)."""
+    """Pass the launcher's whole environment, without secrets, instead of the base list (HOME, USER, LANG, PATH …)."""
     passthrough: tuple[str, ...] = ()
-    """More names to pass from the launcher's environment when they are set there."""
+    """More names to pass from the launcher's environment when they are set there; secret ones travel as ``secrets``."""
     snapshot: bool = True
     """Run from a read-only copy of the code as it was at submission; false: from the work dir itself."""
     include: tuple[str, ...] = ()

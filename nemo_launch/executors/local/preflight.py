@@ -30,14 +30,11 @@ def work_dir(config: LocalConfig, task: Task) -> str:
 
 def check(config: LocalConfig, tasks: Sequence[Task], given: Mapping[str, str]) -> list[Problem]:
     """All problems; ``given`` are values of secrets that came with the config."""
-    found = list(validate(config))
+    found = [*validate(config), *environment.of_request(config, tasks, given, os.environ)]
     if not os.path.isdir("/proc/self"):
         found.append(Problem("there is no /proc, by which the tasks are found again", "executor", "Use Linux."))
     for task in tasks:
         env = environment.job_environment(config, task.env, os.environ)
-        secrets = tuple(dict.fromkeys((*config.secrets, *task.secrets)))
-        known = {**os.environ, **given, **task.secret_values}
-        found += environment.problems({**config.env_vars, **task.env}, secrets, known)
         folder = work_dir(config, task)
         if not os.path.isdir(folder):
             found.append(Problem(f"{folder} is not a directory", "work_dir", "Make it, or name another."))

@@ -56,7 +56,7 @@ class Partition(NamedTuple):
 
 def check(config: SlurmConfig, tasks: Sequence[Task], transport: Transport, given: Mapping[str, str]) -> list[Problem]:
     """Every problem that can be known before anything is written."""
-    found = [*_folders(config), *_options(config), *_environment(config, tasks, given)]
+    found = [*_folders(config), *_options(config), *environment.of_request(config, tasks, given, os.environ)]
     if config.container_image:
         found += _containers(config, tasks)
     try:
@@ -131,13 +131,6 @@ def _options(config: SlurmConfig) -> Iterator[Problem]:
         long = option[2:].split("=")[0] if option.startswith("--") else _SHORT.get(option[1:2], "")
         if long in _OWN:
             yield Problem(f"{option!r} cannot be used: {_OWN[long]}", "sbatch_args")
-
-
-def _environment(config: SlurmConfig, tasks: Sequence[Task], given: Mapping[str, str]) -> Iterator[Problem]:
-    known = {**os.environ, **given}
-    yield from environment.problems(config.env_vars, config.secrets, known, "env_vars")
-    for task in tasks:
-        yield from environment.problems(task.env, task.secrets, {**known, **task.secret_values})
 
 
 def _containers(config: SlurmConfig, tasks: Sequence[Task]) -> Iterator[Problem]:

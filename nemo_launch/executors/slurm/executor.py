@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from nemo_launch import environment, runner
 from nemo_launch.config import rules
 from nemo_launch.config.executor import SlurmConfig
-from nemo_launch.config.structure import check as structured
-from nemo_launch.config.structure import structure
 from nemo_launch.errors import Problem, SchedulerError, SchedulerRefused
 from nemo_launch.executors.base import Handle, Job, Ledger, LogSource, Observation, Plan, Recovery, State
 from nemo_launch.executors.slurm import commands, render, submit
@@ -27,7 +25,7 @@ class SlurmExecutor:
         fields: the fields of ``SlurmConfig``.
 
     Raises:
-        InputError: fields that do not exist or have a wrong value. What is wrong with a ready ``config`` is told by
+        InputError: fields that do not exist or have a wrong value. Which rules a ready ``config`` breaks is told by
             ``check``, together with all other problems of the request.
     """
 
@@ -36,13 +34,9 @@ class SlurmExecutor:
     def __init__(
         self, config: SlurmConfig | None = None, *, transport: Transport | None = None, **fields: object
     ) -> None:
-        self._problems: list[Problem] = []
-        if config is None or fields:
-            given = {**(vars(config) if config else {}), **fields}
-            config = structure(SlurmConfig, given, "SlurmExecutor")
-        else:
-            checked, self._problems = structured(SlurmConfig, vars(config), "SlurmConfig")
-            config = checked if isinstance(checked, SlurmConfig) else config
+        from nemo_launch.config.structure import given
+
+        config = given(SlurmConfig, config, fields, "SlurmExecutor")
         self.config: SlurmConfig
         self.config, self._values = environment.without_secret_values(config)
         self.transport: Transport = transport or LocalTransport()
@@ -57,7 +51,7 @@ class SlurmExecutor:
         """See ``Executor.check``."""
         from nemo_launch.executors.slurm.check import check
 
-        return [*self._problems, *check(self.config, tasks, self.transport, self._values)]
+        return [*rules.validate(self.config), *check(self.config, tasks, self.transport, self._values)]
 
     def plan(self, task: Task, paths: TaskPaths) -> Plan:
         """See ``Executor.plan``."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nemo_launch.config.executor import SlurmConfig
+from nemo_launch.config.executor import LocalConfig, SlurmConfig
 from nemo_launch.errors import InputError, Unreachable
 from nemo_launch.executors.slurm import SlurmExecutor
 from nemo_launch.executors.slurm.query import SEPARATOR
@@ -142,7 +142,10 @@ def test_everything_at_once() -> None:
 
 def test_keywords_build_the_same_config() -> None:
     assert SlurmExecutor(account="x", nodes=2).config == SlurmExecutor(SlurmConfig(account="x", nodes=2)).config
-    assert SlurmExecutor(SlurmConfig(account="x"), nodes=2).config == SlurmConfig(account="x", nodes=2)
+    with pytest.raises(InputError, match="dataclasses.replace"):
+        SlurmExecutor(SlurmConfig(account="x"), nodes=2)
+    with pytest.raises(InputError, match="a LocalConfig is no SlurmConfig"):
+        SlurmExecutor(LocalConfig())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -165,6 +165,14 @@ def test_secrets_are_named_and_their_values_nowhere(monkeypatch: pytest.MonkeyPa
     assert "s3cr3t" not in repr((plan, executor, executor.config)) + plan.script + repr(dict(plan.env))
 
 
+def test_a_secret_that_is_passed_through_travels_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "s3cr3t")
+    monkeypatch.setenv("PLAIN", "x")
+    plan = SlurmExecutor(passthrough=["MY_KEY", "PLAIN", "UNSET_KEY"]).plan(SHELL, PATHS)
+    assert (plan.secrets, plan.env["PLAIN"]) == (("MY_KEY",), "x")
+    assert "s3cr3t" not in repr(plan)
+
+
 def test_where_accounting_shows_environments_secrets_travel_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SlurmExecutor, "_accounting_shows_environment", lambda self: True)
     monkeypatch.setenv("HF_TOKEN", "s3cr3t")
