@@ -216,11 +216,14 @@ class Experiment:
         experiment.paths = paths
         experiment._ran = True
         executors: dict[str, Executor] = {}
-        for entry in record["tasks"]:
-            key = repr(entry["executor"])
-            if key not in executors:
-                executors[key] = factory.load(entry["executor"])
-            experiment._tasks.append((entry["name"], tuple(entry["after"]), executors[key]))
+        try:
+            for entry in record["tasks"]:
+                key = repr(entry["executor"])
+                if key not in executors:
+                    executors[key] = factory.load(entry["executor"])
+                experiment._tasks.append((str(entry["name"]), tuple(entry["after"]), executors[key]))
+        except (KeyError, TypeError) as error:
+            raise RecordError(f"{paths.record} is damaged: it does not tell the tasks. Move it away.") from error
         return experiment
 
     @classmethod

@@ -15,6 +15,7 @@ from nemo_launch.config.hints import did_you_mean
 from nemo_launch.config.layers import Layer, Merged, merge, script_block
 from nemo_launch.config.structure import check
 from nemo_launch.errors import InputError, Problem
+from nemo_launch.executors import factory
 from nemo_launch.executors.base import Executor
 from nemo_launch.experiment import Experiment
 from nemo_launch.recipes import Script
@@ -66,7 +67,7 @@ def build(prog: str, flags: argparse.Namespace, words: list[str], unknown: list[
     config, more = check(CONFIGS[kind], merged.values, merged.place, from_text=set(values))
     problems += more
 
-    executor = _executor(kind, config)
+    executor = factory.of(kind, config)
     title = flags.experiment_name or (script.name if script else "")
     experiment = Experiment(title, executor)
     if script:
@@ -85,8 +86,6 @@ def build(prog: str, flags: argparse.Namespace, words: list[str], unknown: list[
 
 
 def _place(merged: Merged, where: str) -> str:
-    # an executor that finds a fault of its config names the class, which the command line does not know
-    where = where.removeprefix("SlurmConfig: ").removeprefix("LocalConfig: ")
     if where == "script":
         return "-s/--script"
     if where in merged.origin:
@@ -181,13 +180,3 @@ def _default_partition(merged: Merged) -> None:
     if "partition" not in merged.values and (in_job or not os.environ.get("SBATCH_PARTITION")):
         merged.values["partition"] = DEFAULT_PARTITION
         merged.origin["partition"] = "-p/--partition (run.py's default)"
-
-
-def _executor(kind: str, config: object) -> Executor:
-    from importlib import import_module
-
-    from nemo_launch.executors.factory import KINDS
-
-    module, name = KINDS[kind]
-    made: Executor = getattr(import_module(module), name)(config)
-    return made

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from importlib import import_module
 from typing import Any
 
-from nemo_launch.config.executor import CONFIGS
+from nemo_launch.config.executor import CONFIGS, ExecutorConfig
 from nemo_launch.config.hints import did_you_mean
 from nemo_launch.config.structure import Where, check, structure, unstructure
 from nemo_launch.errors import InputError, Problem, RecordError
@@ -45,7 +45,14 @@ def make(
     """An executor of a kind from the fields of its config; arguments as for ``config.structure.structure``."""
     if kind not in KINDS:
         raise InputError(unknown_kind(kind))
-    return _class(kind)(structure(CONFIGS[kind], values, where, from_text))  # type: ignore[no-any-return]
+    return of(kind, structure(CONFIGS[kind], values, where, from_text))
+
+
+def of(kind: str, config: ExecutorConfig) -> Executor:
+    """The executor of a kind for a ready config."""
+    module, name = KINDS[kind]
+    made: Executor = getattr(import_module(module), name)(config)
+    return made
 
 
 def record(executor: Executor) -> dict[str, Any]:
@@ -56,27 +63,23 @@ def record(executor: Executor) -> dict[str, Any]:
     return {"kind": executor.kind, "config": unstructure(config)}
 
 
-def load(record: Mapping[str, Any]) -> Executor:
+def load(record: object) -> Executor:
     """The executor of a record.
 
     Raises:
         RecordError: another version wrote it, or it is damaged.
     """
+    record = record if isinstance(record, Mapping) else {}
     kind, values = record.get("kind"), record.get("config")
     if not isinstance(kind, str) or kind not in KINDS or not isinstance(values, Mapping):
         raise RecordError(f"the record names an executor {kind!r}, which this version does not know. Use a newer one.")
     config, problems = check(CONFIGS[kind], values, rules=False)
     if problems:
         raise RecordError("the executor's record cannot be read: " + "; ".join(map(str, problems)))
-    return _class(kind)(config)  # type: ignore[no-any-return]
+    return of(kind, config)
 
 
 def unknown_kind(kind: str, where: str = "executor") -> Problem:
     """That there is no such kind, with the nearest."""
     fix = did_you_mean(kind, KINDS) or f"There are {' and '.join(KINDS)}."
     return Problem(f"there is no executor {kind!r}", where, fix)
-
-
-def _class(kind: str) -> Any:
-    module, name = KINDS[kind]
-    return getattr(import_module(module), name)

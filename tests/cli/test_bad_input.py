@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Cli, Done
+from tests.cli.conftest import RUN_PY, Cli, Done
 
 Refused = Callable[..., Done]
 
@@ -135,6 +135,23 @@ def test_a_clone_without_its_dependencies_names_them(cli: Cli) -> None:
     assert (done.code, "Traceback" in done.err) == (1, False)
     assert "the Python package cattrs is missing from" in done.err
     assert "bug" not in done.err
+
+
+def test_a_current_directory_that_is_gone(cli: Cli) -> None:
+    cli.work.rmdir()
+    command = f'mkdir "{cli.work}" && cd "{cli.work}" && rmdir "{cli.work}" && exec {sys.executable} "{RUN_PY}" -s a.sh'
+    done = subprocess.run(["sh", "-c", command], env=cli.env, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "run.py: error: the current directory has been removed. Change to one that exists.\n"
+
+
+@pytest.mark.parametrize("record", ["{}", '{"tasks": [{"name": "a"}]}', '{"tasks": 3}'])
+def test_a_record_that_lacks_its_tasks(cli: Cli, record: str) -> None:
+    folder = cli.home / "experiments" / "old" / "old_1753123402"
+    folder.mkdir(parents=True)
+    (folder / "experiment.json").write_text(record)
+    done = cli("status", "old")
+    assert (done.code, "experiment.json is damaged" in done.err, "bug" in done.err) == (2, True, False)
 
 
 def test_debug_shows_the_traceback(cli: Cli) -> None:
