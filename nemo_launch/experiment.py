@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nemo_launch import launching, packaging, records
+from nemo_launch import catalog, launching, lowering, packaging, records
 from nemo_launch.errors import InputError, NotFound, Problem, RecordError
 from nemo_launch.executors.base import Executor, Job, Plan
 from nemo_launch.observing import TaskStatus, observe
@@ -45,7 +45,7 @@ class Experiment:
         self.plans: list[Plan] = []
         """What ``run`` submitted."""
         self._default = executor
-        self._adds: list[tuple[str, Recipe, Executor, tuple[str, ...]]] = []
+        self._adds: list[lowering.Added] = []
         self._tasks: list[tuple[str, tuple[str, ...], Executor]] = []
         self._home = records.home()
         self.paths = ExperimentPaths(self._home, title, f"{title}_{int(time.time())}")
@@ -89,7 +89,7 @@ class Experiment:
 
                 self._default = LocalExecutor()
             executor = self._default
-        self._adds.append((name, recipe, executor, tuple(dependencies or ())))
+        self._adds.append(lowering.Added(name, recipe, executor, tuple(dependencies or ())))
         return name
 
     def plan(self) -> list[Plan]:
@@ -125,7 +125,7 @@ class Experiment:
         if sequential:
             names = self.task_names
             self._adds = [
-                (name, recipe, executor, tuple(dict.fromkeys((*after, *names[i - 1 : i]))))
+                lowering.Added(name, recipe, executor, tuple(dict.fromkeys((*after, *names[i - 1 : i]))))
                 for i, (name, recipe, executor, after) in enumerate(self._adds)
             ]
         tasks = self._stored(self._lowered())
@@ -209,7 +209,7 @@ class Experiment:
         paths = ExperimentPaths(records.home(), title, id)
         record = records.read_json(paths.record) if title else None
         if record is None:
-            raise _not_found(id)
+            raise catalog.not_found(id)
         from nemo_launch.executors import factory
 
         experiment = cls(title)
@@ -231,7 +231,7 @@ class Experiment:
         """The newest experiment of a title."""
         ids = cls.catalog(title)
         if not ids:
-            raise _not_found(title)
+            raise catalog.not_found(title)
         return cls.from_id(ids[-1])
 
     @classmethod
@@ -245,21 +245,7 @@ class Experiment:
     @staticmethod
     def catalog(title: str = "") -> list[str]:
         """Ids of all experiments (of a title), oldest first. Folders without a record are ignored."""
-        folder = os.path.join(records.home(), "experiments")
-        try:
-            titles = [title] if title else os.listdir(folder)
-            found = [
-                (int(id.rpartition("_")[2]), id)
-                for name in titles
-                for id in (os.listdir(os.path.join(folder, name)) if os.path.isdir(os.path.join(folder, name)) else [])
-                if id.rpartition("_")[2].isdecimal()
-                and os.path.exists(os.path.join(folder, name, id, "experiment.json"))
-            ]
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise RecordError(f"cannot read {error.filename}: {error.strerror}.") from error
-        return [id for _, id in sorted(found)]
+        return catalog.ids(records.home(), title)
 
     # -- inside -------------------------------------------------------------------------------------------------
 
@@ -277,58 +263,11 @@ class Experiment:
     def _paths_of(self, name: str, executor: Executor) -> records.TaskPaths:
         return self.paths.task(name, launching.job_dir(executor))
 
-    def _lowered(self) -> list[tuple[Task, Executor]]:
-        """Every recipe as a task; all problems of the whole request in one error."""
-        problems = _name_problems(self.title, "--experiment-name", "title")
-        names = self.task_names
-        problems += [p for name in names if name != self.title for p in _name_problems(name, "name", "task")]
-        problems += [
-            Problem(f"two tasks are called {name!r}", "name")
-            for name in sorted({n for n in names if names.count(n) > 1})
-        ]
-        if not self._adds:
-            problems.append(Problem("the experiment has no task", "Experiment.run", "Add one with add()."))
-        lowered = []
-        for index, (name, _, _, after) in enumerate(self._adds):
-            for other in after:
-                if other not in names[:index]:
-                    problems.append(
-                        Problem(
-                            f"{name!r} depends on {other!r}, which is not a task added before it",
-                            "dependencies",
-                        )
-                    )
-        with packaging.shared():
-            for name, recipe, executor, after in self._adds:
-                try:
-                    lowered.append((recipe.lower(name, self._site(executor), after), executor))
-                except InputError as error:
-                    problems += error.problems
-        for executor in dict.fromkeys(executor for _, _, executor, _ in self._adds):
-            problems += executor.check([task for task, other in lowered if other is executor])
-        problems += _mixed_dependencies(lowered)
-        problems += self._slurm_folders()
-        if problems:
-            raise InputError(dict.fromkeys(problems))
-        return lowered
-
-    def _slurm_folders(self) -> list[Problem]:
-        """sbatch gives up on the job's id in the log's name where there is a backslash in its path."""
-        where = {self.title: "--experiment-name"}
-        names = [n for name, _, e, _ in self._adds if e.kind == "slurm" for n in (self.title, name) if "\\" in n]
-        return [
-            Problem(f"{name!r} has a backslash, which Slurm takes out of the log's path", where.get(name, "name"))
-            for name in dict.fromkeys(names)
-        ]
-
     def _site(self, executor: Executor) -> Site:
-        config = executor.config
-        work_dir = os.path.abspath(os.path.expanduser(config.work_dir or os.getcwd()))
-        base = launching.job_dir(executor) or self._home
-        given = (config.log_dir, config.cache_dir, config.data_dir)
-        leave_out = [os.path.join(self._home, "experiments"), os.path.join(self._home, "snapshots"), base]
-        leave_out += [os.path.abspath(os.path.expanduser(folder)) for folder in given if folder]
-        return Site(config, work_dir, records.snapshots(base), tuple(p for p in leave_out if p != work_dir))
+        return lowering.site(executor, self._home)
+
+    def _lowered(self) -> list[tuple[Task, Executor]]:
+        return lowering.lowered(self.title, self._adds, self._site)
 
     def _stored(self, tasks: list[tuple[Task, Executor]]) -> list[tuple[Task, Executor]]:
         """Write the snapshots; a file that was edited meanwhile is taken as it was copied, and the task follows."""
@@ -343,35 +282,3 @@ def observe_all(experiments: Sequence[Experiment]) -> dict[str, list[TaskStatus]
     for (experiment, _), status in zip(tasks, seen, strict=True):
         result[experiment.id].append(status)
     return result
-
-
-def _name_problems(name: str, where: str, what: str) -> list[Problem]:
-    if name and name.isprintable() and "/" not in name and name[0] not in ".-" and len(os.fsencode(name)) <= 100:
-        return []
-    fix = "Use printable characters without /, at most 100 bytes, not starting with . or -."
-    return [Problem(f"{name!r} cannot be a {what}, because a folder gets its name", where, fix)]
-
-
-def _mixed_dependencies(tasks: Sequence[tuple[Task, Executor]]) -> list[Problem]:
-    """A scheduler can only wait for its own jobs."""
-    kinds = {task.name: (executor.kind, executor.transport.name) for task, executor in tasks}
-    return [
-        Problem(
-            f"{task.name!r} on {kinds[task.name][0]} cannot depend on {other!r} on {kinds[other][0]}",
-            "dependencies",
-            "Run both on the same kind of executor, or one experiment after the other.",
-        )
-        for task, _ in tasks
-        for other in task.after
-        if other in kinds and kinds[other] != kinds[task.name]
-    ]
-
-
-def _not_found(text: str) -> NotFound:
-    import difflib
-
-    ids = Experiment.catalog()
-    titles = list(dict.fromkeys(id.rpartition("_")[0] for id in reversed(ids)))
-    near = difflib.get_close_matches(text, [*titles, *ids], 3)
-    hint = f"Near: {', '.join(near)}." if near else "run.py list shows what there is."
-    return NotFound(Problem(f"no experiment {text!r} in {os.path.join(records.home(), 'experiments')}", "", hint))

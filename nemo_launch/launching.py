@@ -66,7 +66,7 @@ def unfinished(home: str, title: str, request: str) -> ExperimentPaths | None:
 
     Where another process is already going on with it, this one waits for that: it may die as well.
     """
-    folder = os.path.join(home, "experiments", title)
+    folder = os.path.join(records.experiments(home), title)
     ids = sorted((name for name in _listdir(folder)), reverse=True)
     for name in ids[:_ADOPT_AMONG_NEWEST]:
         paths = ExperimentPaths(home, title, name)

@@ -134,7 +134,7 @@ class ExperimentPaths:
     @property
     def dir(self) -> str:
         """The experiment's directory."""
-        return os.path.join(self.home, "experiments", self.title, self.id)
+        return os.path.join(experiments(self.home), self.title, self.id)
 
     @property
     def record(self) -> str:
@@ -165,6 +165,11 @@ def home() -> str:
     return path
 
 
+def experiments(base: str) -> str:
+    """Folder of the experiments under a home."""
+    return os.path.join(base, "experiments")
+
+
 def snapshots(base: str) -> str:
     """Folder of the code snapshots under a home or a job_dir."""
     return os.path.join(base, "snapshots")
@@ -178,7 +183,7 @@ def claim_experiment(base: str, title: str) -> ExperimentPaths:
     """
     second = int(time.time())
     try:
-        os.makedirs(os.path.join(base, "experiments", title), exist_ok=True)
+        os.makedirs(os.path.join(experiments(base), title), exist_ok=True)
         while True:
             paths = ExperimentPaths(base, title, f"{title}_{second}")
             try:

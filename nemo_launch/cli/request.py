@@ -86,8 +86,9 @@ def build(prog: str, flags: argparse.Namespace, words: list[str], unknown: list[
 
 
 def _place(merged: Merged, where: str) -> str:
-    if where == "script":
-        return "-s/--script"
+    words = {"script": "-s/--script", "title": "--experiment-name"}
+    if where in words:
+        return words[where]
     if where in merged.origin:
         return merged.place(where)
     return BY_FIELD[where].shown if where in BY_FIELD else where

@@ -199,8 +199,11 @@ class Executor(Protocol):
     def title(self) -> str:
         """As the status block shows it: ``SlurmExecutor on @localhost``."""
 
-    def check(self, tasks: Sequence[Task]) -> list[Problem]:
-        """What stands against running these tasks here; asks, changes nothing."""
+    def check(self, tasks: Sequence[Task], title: str = "") -> list[Problem]:
+        """What stands against running these tasks here; asks, changes nothing.
+
+        ``title`` is the experiment's: like the tasks' names, folders that the job uses are called so.
+        """
 
     def plan(self, task: Task, paths: TaskPaths) -> Plan:
         """Pure: what would be written and run."""

@@ -41,7 +41,7 @@ class LocalExecutor:
     def __repr__(self) -> str:
         return f"LocalExecutor({self.config!r})"
 
-    def check(self, tasks: Sequence[Task]) -> list[Problem]:
+    def check(self, tasks: Sequence[Task], title: str = "") -> list[Problem]:
         """See ``Executor.check``."""
         return preflight.check(self.config, tasks, self._secret_values)
 

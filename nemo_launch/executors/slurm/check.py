@@ -54,9 +54,15 @@ class Partition(NamedTuple):
     default: bool
 
 
-def check(config: SlurmConfig, tasks: Sequence[Task], transport: Transport, given: Mapping[str, str]) -> list[Problem]:
+def check(
+    config: SlurmConfig, tasks: Sequence[Task], transport: Transport, given: Mapping[str, str], title: str = ""
+) -> list[Problem]:
     """Every problem that can be known before anything is written."""
-    found = [*_folders(config), *_options(config), *environment.of_request(config, tasks, given, os.environ)]
+    found = [
+        *_folders(config, tasks, title),
+        *_options(config),
+        *environment.of_request(config, tasks, given, os.environ),
+    ]
     if config.container_image:
         found += _containers(config, tasks)
     try:
@@ -115,15 +121,17 @@ def _limit(text: str) -> Duration | None:
         return None
 
 
-def _folders(config: SlurmConfig) -> Iterator[Problem]:
+def _folders(config: SlurmConfig, tasks: Sequence[Task], title: str) -> Iterator[Problem]:
     for name in ("job_dir", "log_dir", "work_dir"):
         path = getattr(config, name) or ""
         if found := re.search(r"%[0-9]*[AaJjNnstuxb]", path):
             fix = "Give a folder with a fixed name; each job has one of its own below it."
             yield Problem(f"{path!r}: Slurm does not replace {found[0]} in the name of a folder", name, fix)
-    name, path = ("job_dir", config.job_dir) if config.job_dir else ("NEMORUN_HOME", records.home())
-    if "\\" in path:
-        yield Problem(f"{path!r} has a backslash, which Slurm takes out of the log's path", name, "Use another folder.")
+    # With a backslash in the log's path sbatch gives up on the job's id in its name.
+    base = ("job_dir", config.job_dir) if config.job_dir else ("NEMORUN_HOME", records.home())
+    for name, folder in (base, ("title", title), *(("task", task.name) for task in tasks if task.name != title)):
+        if "\\" in folder:
+            yield Problem(f"{folder!r} has a backslash, which Slurm takes out of the log's path", name)
 
 
 def _options(config: SlurmConfig) -> Iterator[Problem]:

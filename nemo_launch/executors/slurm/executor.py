@@ -47,11 +47,11 @@ class SlurmExecutor:
         """As the status block shows it."""
         return f"{type(self).__name__} on @{self.transport.name}"
 
-    def check(self, tasks: Sequence[Task]) -> list[Problem]:
+    def check(self, tasks: Sequence[Task], title: str = "") -> list[Problem]:
         """See ``Executor.check``."""
         from nemo_launch.executors.slurm.check import check
 
-        return [*rules.validate(self.config), *check(self.config, tasks, self.transport, self._values)]
+        return [*rules.validate(self.config), *check(self.config, tasks, self.transport, self._values, title)]
 
     def plan(self, task: Task, paths: TaskPaths) -> Plan:
         """See ``Executor.plan``."""

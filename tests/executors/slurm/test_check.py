@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -107,6 +108,9 @@ def test_a_backslash_in_the_logs_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEMORUN_HOME", "/h/a\\b")
     assert "backslash" in problems()[0]
     assert problems(job_dir="/jobs") == []
+    monkeypatch.setenv("NEMORUN_HOME", "/h")
+    found = SlurmExecutor(transport=Cluster()).check([replace(TASK, name="b\\c")], title="d\\e")
+    assert [problem.where for problem in found] == ["title", "task"]
 
 
 def test_secrets_without_a_value(monkeypatch: pytest.MonkeyPatch) -> None:

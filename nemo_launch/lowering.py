@@ -1,0 +1,92 @@
+"""From recipes and executors to tasks, with every problem of the whole request in one error."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from nemo_launch import launching, packaging, records
+from nemo_launch.errors import InputError, Problem
+from nemo_launch.executors.base import Executor
+from nemo_launch.recipes import Recipe, Site
+from nemo_launch.task import Task
+
+
+class Added(NamedTuple):
+    """What ``Experiment.add`` was given."""
+
+    name: str
+    recipe: Recipe
+    executor: Executor
+    after: tuple[str, ...]
+    """Names of the tasks that it depends on."""
+
+
+def lowered(title: str, added: Sequence[Added], site: Callable[[Executor], Site]) -> list[tuple[Task, Executor]]:
+    """Every recipe as a task; reads, writes nothing.
+
+    Raises:
+        InputError: all problems, those that the executors find included.
+    """
+    problems = [*_names(title, [one.name for one in added]), *_dependencies(added)]
+    if not added:
+        problems.append(Problem("the experiment has no task", "Experiment.run", "Add one with add()."))
+    tasks: list[tuple[Task, Executor]] = []
+    with packaging.shared():
+        for one in added:
+            try:
+                tasks.append((one.recipe.lower(one.name, site(one.executor), one.after), one.executor))
+            except InputError as error:
+                problems += error.problems
+    for executor in dict.fromkeys(one.executor for one in added):
+        problems += executor.check([task for task, other in tasks if other is executor], title)
+    problems += _mixed_dependencies(tasks)
+    if problems:
+        raise InputError(dict.fromkeys(problems))
+    return tasks
+
+
+def site(executor: Executor, home: str) -> Site:
+    """What lowering needs to know of the place where an executor's tasks run."""
+    config = executor.config
+    work_dir = os.path.abspath(os.path.expanduser(config.work_dir or os.getcwd()))
+    base = launching.job_dir(executor) or home
+    given = (config.log_dir, config.cache_dir, config.data_dir)
+    leave_out = [records.experiments(home), records.snapshots(home), base]
+    leave_out += [os.path.abspath(os.path.expanduser(folder)) for folder in given if folder]
+    return Site(config, work_dir, records.snapshots(base), tuple(p for p in leave_out if p != work_dir))
+
+
+def _names(title: str, names: Sequence[str]) -> Iterator[Problem]:
+    yield from _no_folder(title, "title")
+    for name in names:
+        if name != title:
+            yield from _no_folder(name, "task")
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield Problem(f"two tasks are called {name!r}", "name")
+
+
+def _no_folder(name: str, what: str) -> Iterator[Problem]:
+    if not name or not name.isprintable() or "/" in name or name[0] in ".-" or len(os.fsencode(name)) > 100:
+        fix = "Use printable characters without /, at most 100 bytes, not starting with . or -."
+        yield Problem(f"{name!r} cannot be a {what}, because a folder gets its name", what, fix)
+
+
+def _dependencies(added: Sequence[Added]) -> Iterator[Problem]:
+    for index, one in enumerate(added):
+        for other in one.after:
+            if other not in [before.name for before in added[:index]]:
+                what = f"{one.name!r} depends on {other!r}, which is not a task added before it"
+                yield Problem(what, "dependencies")
+
+
+def _mixed_dependencies(tasks: Sequence[tuple[Task, Executor]]) -> Iterator[Problem]:
+    """A scheduler can only wait for its own jobs."""
+    kinds = {task.name: (executor.kind, executor.transport.name) for task, executor in tasks}
+    for task, _ in tasks:
+        for other in task.after:
+            if other in kinds and kinds[other] != kinds[task.name]:
+                what = f"{task.name!r} on {kinds[task.name][0]} cannot depend on {other!r} on {kinds[other][0]}"
+                fix = "Run both on the same kind of executor, or one experiment after the other."
+                yield Problem(what, "dependencies", fix)
