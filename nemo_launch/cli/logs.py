@@ -22,7 +22,11 @@ def run(prog: str, argv: list[str]) -> int:
     asked = parser.parse_args(argv)
 
     from nemo_launch import logs
+    from nemo_launch.errors import InputError, Problem
     from nemo_launch.views import errors
+
+    if asked.rank is not None and asked.node is not None:
+        raise InputError(Problem("a rank runs on one node: its log is all from there", "--rank, --node", "Give one."))
 
     experiment = verbs.experiment(asked.experiment)
     names = [verbs.task(experiment, asked.task)] if asked.task is not None else experiment.task_names

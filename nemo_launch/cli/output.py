@@ -29,11 +29,19 @@ def on_terminal() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+def command(prog: str) -> str:
+    """What to type for this program, to be pasted: ``python3 path/run.py`` where run.py was called by a Python."""
+    from shlex import quote
+
+    typed = sys.argv[0] if sys.argv else ""
+    return f"python3 {quote(typed)}" if prog == "run.py" and os.path.basename(typed) == prog else prog
+
+
 def show_block(prog: str, experiment: Experiment, statuses: Sequence[TaskStatus]) -> None:
     """Print the status block."""
     from nemo_launch.views import block
 
-    text = block.render(experiment, statuses, prog)
+    text = block.render(experiment, statuses, command(prog))
     if on_terminal():
         from nemo_launch.views import tables
 

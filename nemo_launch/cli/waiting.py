@@ -18,10 +18,10 @@ def detached(prog: str, experiment: Experiment) -> int:
     """Say how to go on after Ctrl-C; the exit code."""
     from shlex import quote
 
-    id = quote(experiment.id)
+    id, command = quote(experiment.id), output.command(prog)
     output.tell(
-        f"\n{prog}: detached; the job goes on. To see its log again: {prog} logs -f {id}. "
-        f"To end it: {prog} cancel {id}\n"
+        f"\n{prog}: detached; the job goes on. To see its log again: {command} logs -f {id} "
+        f"To end it: {command} cancel {id}\n"
     )
     return 130
 

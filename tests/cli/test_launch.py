@@ -111,8 +111,9 @@ def test_detach_returns_while_it_runs(cli: Cli) -> None:
     done = cli("-s", cli.script("a.sh", "sleep 60\n"), "--detach")
     assert done.code == 0
     assert {"- Status: RUNNING", "- Status: PENDING"} & set(block_of(done.out))
-    [command] = [line.removeprefix("- Next: run.py ") for line in block_of(done.out) if line.startswith("- Next: ")]
-    assert command.startswith("logs -f a_")
+    [command] = [line.removeprefix("- Next: ") for line in block_of(done.out) if line.startswith("- Next: ")]
+    program, _, rest = command.partition(" logs -f a_")
+    assert program.startswith("python3 ") and program.endswith("/run.py") and rest, "it can be pasted as it is"
 
 
 def test_json_alone_is_on_standard_output(cli: Cli) -> None:

@@ -40,6 +40,12 @@ def test_logs(ran: Cli) -> None:
     assert ran("logs", "bad", "-f").code == 1
 
 
+def test_logs_of_a_rank_need_no_node(ran: Cli) -> None:
+    done = ran("logs", "--rank", "0", "--node", "here")
+    assert done.code == 2
+    assert "--rank, --node" in done.err
+
+
 def test_list(ran: Cli) -> None:
     header, bad, long = ran("list").out.splitlines()
     assert header.split() == ["EXPERIMENT", "STARTED", "EXECUTOR", "STATES"]

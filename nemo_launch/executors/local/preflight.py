@@ -48,7 +48,7 @@ def check(config: LocalConfig, tasks: Sequence[Task], given: Mapping[str, str]) 
                 Problem(
                     f"{config.ntasks_per_node} processes and nothing that starts them",
                     "ntasks_per_node",
-                    "Use launcher=torchrun, or 1.",
+                    "Use launcher torchrun, or 1.",
                 )
             )
         if task.interpreter and shutil.which(task.interpreter[0], path=path) is None:

@@ -39,7 +39,7 @@ STATES: dict[str, tuple[State, str]] = {
 REASONS: dict[str, str] = {
     "None": "",
     "Resources": "waits for free resources",
-    "Priority": "jobs of higher priority are before it",
+    "Priority": "waits for its turn in the queue",
     "Dependency": "waits for the tasks that it depends on",
     "DependencyNeverSatisfied": "a task that it depends on did not succeed",
     "BeginTime": "waits for its start time",

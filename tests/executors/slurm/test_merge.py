@@ -79,7 +79,7 @@ def test_no_word_of_a_newer_slurm_is_an_error(word: str) -> None:
     ("code", "part"),
     [
         ("Resources", "free resources"),
-        ("Priority", "higher priority"),
+        ("Priority", "turn in the queue"),
         ("Dependency", "depends on"),
         ("QOSMaxCpuPerUserLimit", "limit of its QOS is reached (QOSMaxCpuPerUserLimit)"),
         ("AssocGrpCPUMinutesLimit", "limit of its account"),
