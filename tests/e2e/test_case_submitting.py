@@ -263,4 +263,4 @@ def test_case_33_eight_jobs_with_the_default_port_on_one_node(there: Scene) -> N
     logs = "".join(Path(p).read_text() for p in there.launcher.runs.glob("experiments/*/*/*/[0-9]*.log"))
     found = re.findall(r"port (\d+) of (\d+)", logs)
     assert len({job for _, job in found}) == 8
-    assert "13742" in {port for port, _ in found}
+    assert len({port for port, _ in found}) > 1

@@ -245,6 +245,7 @@ def test_cancelled_while_its_launcher_is_still_submitting(wrapped: Scene) -> Non
     assert names(tasks)[1:] == ["CANCELLED", "CANCELLED"]
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_does_not_answer_is_not_asked_to_run_it_again(wrapped: Scene) -> None:
     assert wrapped.commands is not None
     wrapped.commands.set("sbatch", before=1)
@@ -291,6 +292,7 @@ def test_two_adopters_at_once(wrapped: Scene) -> None:
     assert len(wrapped.experiments()) == len(wrapped.jobs()) == len(wrapped.ran()) == 1
 
 
+@pytest.mark.slow
 def test_a_launch_from_another_machine_is_neither_lost_nor_doubled(wrapped: Scene) -> None:
     """The home is shared, the process cannot be seen: refused for some minutes, then gone on with."""
     assert wrapped.commands is not None
