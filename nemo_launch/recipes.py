@@ -25,8 +25,6 @@ class Site:
     """Folder of the snapshots as the nodes see it."""
     leave_out: tuple[str, ...] = ()
     """Absolute folders that are never part of a snapshot (experiments, logs, caches, data)."""
-    store: bool = False
-    """Write the snapshot now; false: only name it (dry run)."""
 
 
 class Recipe(Protocol):
@@ -75,8 +73,8 @@ class Script:
         return os.path.splitext(os.path.basename(self.path))[0] if self.path else "script"
 
     def lower(self, name: str, site: Site, after: tuple[str, ...] = ()) -> Task:
-        """See ``Recipe.lower``. Everything is looked at before the first byte is written."""
-        from nemo_launch import packaging, scripts
+        """See ``Recipe.lower``. The code is named and not copied (``packaging.stored`` does that)."""
+        from nemo_launch import scripts
 
         problems = self._problems()
         path, words = "", []
@@ -102,7 +100,7 @@ class Script:
         if how.language == "python":
             place = scripts.with_editable(place, site.config)
         plain, secret = environment.split(self.env)
-        task = Task(
+        return Task(
             name=name,
             recipe=path or "inline",
             language=how.language,
@@ -116,7 +114,6 @@ class Script:
             work_dir=site.work_dir,
             after=after,
         )
-        return packaging.stored(task, site.snapshots) if site.store else task
 
     def _problems(self) -> list[Problem]:
         """What can be said without looking at files."""

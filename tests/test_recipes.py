@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nemo_launch import packaging
 from nemo_launch.config.executor import LocalConfig
 from nemo_launch.errors import InputError
 from nemo_launch.packaging import listing
@@ -43,8 +44,9 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def lower(work: Path, tmp_path: Path) -> Callable[..., Task]:
     def lower(script: Script, store: bool = False, **config: Any) -> Task:
-        site = Site(LocalConfig(**config), str(work), str(tmp_path / "snapshots"), store=store)
-        return script.lower("task", site, ("before",))
+        site = Site(LocalConfig(**config), str(work), str(tmp_path / "snapshots"))
+        task = script.lower("task", site, ("before",))
+        return packaging.stored(task, site.snapshots) if store else task
 
     return lower
 
