@@ -37,19 +37,22 @@ class FileLedger:
                 "The job is not lost: once there is room, status finds it by its script."
             ) from error
 
+    def withdrawn(self, plan: Plan) -> None:
+        """The scheduler was not called after all."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(plan.paths.intent)
+
     def refused(self, plan: Plan, reason: str) -> None:
         """The scheduler said no for certain: there is no such job, and the next launch may try again."""
         with contextlib.suppress(RecordError):
             records.write_json(plan.paths.refused, {"time": time.time(), "reason": reason})
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(plan.paths.intent)
+        self.withdrawn(plan)
 
     def skip(self, plan: Plan, failed: str) -> None:
         """It can never start, because ``failed`` did not succeed."""
         reason = f"not started: {failed} did not succeed"
         records.write_json(plan.paths.refused, {"time": time.time(), "reason": reason, "skipped": True})
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(plan.paths.intent)
+        self.withdrawn(plan)
 
     def settled(self, name: str) -> bool:
         """Whether there is nothing left to do for a task: it has an id, or can never start."""

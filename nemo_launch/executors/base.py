@@ -166,6 +166,9 @@ class Ledger(Protocol):
     def submitted(self, plan: Plan, handle: Handle) -> None:
         """The scheduler gave it this id."""
 
+    def withdrawn(self, plan: Plan) -> None:
+        """The scheduler was not called after all: the intent is void."""
+
     def refused(self, plan: Plan, reason: str) -> None:
         """The scheduler said no for certain: the intent is void."""
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from nemo_launch import identity, records
+from nemo_launch.errors import RecordError
 from nemo_launch.executors.base import Handle, Job, Observation, Recovery, State
 from nemo_launch.executors.local import processes
 from nemo_launch.executors.local.loop import PATIENCE
@@ -36,12 +37,13 @@ def end(transport: Transport, jobs: Sequence[Job], how: str, grace: float | None
         if recovered.get(job.key) is Recovery.IN_FLIGHT:  # should it come to life, it finds the marker
             mark(job, how)
     live = [job for job in jobs if job.handle is not None and not seen[job.key].state.final]
-    ask(facts(transport, live).values(), how)
+    deaf = ask(facts(transport, live).values(), how)
     deadline, pause = time.monotonic() + (grace or 0.0) + SLACK_SECONDS, 0.02
     while live:
         known = list(facts(transport, live).values())
         stuck = grace is not None and time.monotonic() > deadline - SLACK_SECONDS + _STUCK_SECONDS
-        end_directly([each for each in known if unsupervised(each, stuck)], how, grace or 0.0)
+        direct = [each for each in known if unsupervised(each, stuck or each.job.key in deaf)]
+        end_directly(direct, how, grace or 0.0)
         seen |= poll(transport, live)
         live = [job for job in live if seen[job.key].state not in OVER]
         if grace is None or time.monotonic() > deadline:
@@ -51,17 +53,26 @@ def end(transport: Transport, jobs: Sequence[Job], how: str, grace: float | None
     return seen
 
 
-def ask(facts: Iterable[Facts], how: str) -> None:
-    """Leave the markers, then wake the supervisors. ``how``: cancel, terminate (TERM only), kill."""
+def ask(facts: Iterable[Facts], how: str) -> set[str]:
+    """Leave the markers, then wake the supervisors. ``how``: cancel, terminate (TERM only), kill.
+
+    Returns:
+        Keys of the jobs whose marker could not be written: a full disk keeps no task alive.
+    """
     supervisors: dict[str, Mapping[str, object]] = {}
+    deaf = set()
     for each in facts:
-        mark(each.job, how)
+        try:
+            mark(each.job, how)
+        except RecordError:
+            deaf.add(each.job.key)
         if each.job.handle:
             supervisors[each.job.paths.supervisor(each.job.handle.job_id)] = each.supervisor
     for known in supervisors.values():
         if known and identity.alive(known):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(int(str(known["pid"])), signal.SIGUSR1)
+    return deaf
 
 
 def mark(job: Job, how: str) -> None:
@@ -108,4 +119,5 @@ def _write_end(facts: Facts) -> None:
         return  # the batch script's own word counts: it may have ended well in time
     waiting = facts.state.get("state") == "waiting" and facts.outcome.started is None
     end = {"state": "cancelled" if waiting else "ended", "cause": "cancelled", "ended": time.time()}
-    records.write_json(paths.state, {**facts.state, **end})
+    with contextlib.suppress(RecordError):
+        records.write_json(paths.state, {**facts.state, **end})

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from nemo_launch.errors import Unreachable
+from nemo_launch.errors import RecordError, Unreachable
 from nemo_launch.executors.base import Handle, Job, Observation, Recovery
 from nemo_launch.executors.slurm import poll
 from nemo_launch.executors.slurm.recovery import recover
@@ -35,7 +35,12 @@ def cancel(
     result = poll.poll(transport, jobs)
     left = [job for job in jobs if not result[job.key].state.final]
     for job in left:  # first: a job that starts now reads the marker and does nothing
-        transport.write(job.paths.cancelled, b"")
+        try:
+            transport.write(job.paths.cancelled, b"")
+        except RecordError:
+            if not job.handle:  # nothing else would reach it
+                raise
+            # a full disk keeps no job alive: scancel alone will do, because nothing requeues it
     deadline, said, pause, trouble = clock() + BOUND, float("-inf"), _PAUSE[0], ""
     while left:
         left = [job if job.handle else _found(transport, job) for job in left]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 
 from nemo_launch import environment, runner
 from nemo_launch.config import rules
@@ -73,14 +74,19 @@ class SlurmExecutor:
     def submit(self, plans: Sequence[Plan], ledger: Ledger) -> None:
         """See ``Executor.submit``."""
         fresh: dict[str, Handle] = {}
-        for plan in plans:
-            after = self._predecessors(plan, fresh, ledger)
-            secrets = environment.secret_values(plan.secrets, self._given(plan.task), os.environ)
-            in_file = plan.secrets and self._accounting_shows_environment()
-            submit.write_files(self.transport, plan, runner.secrets_file(secrets) if in_file else None)
-            ledger.intend(plan)
-            env = dict(plan.env) if in_file else {**plan.env, **secrets}
-            fresh[plan.task.name] = submit.submit(self.transport, plan, env, after, ledger)
+        # closing: an error must end the preparation ahead now, not when its traceback is let go of
+        with closing(submit.ready(plans, lambda plan: self._prepare(plan, ledger), ledger)) as ready:
+            for plan, env in ready:
+                after = self._predecessors(plan, fresh, ledger)
+                fresh[plan.task.name] = submit.submit(self.transport, plan, env, after, ledger)
+
+    def _prepare(self, plan: Plan, ledger: Ledger) -> Mapping[str, str]:
+        """Write what the job needs and the intent; the environment of its sbatch."""
+        secrets = environment.secret_values(plan.secrets, self._given(plan.task), os.environ)
+        in_file = plan.secrets and self._accounting_shows_environment()
+        submit.write_files(self.transport, plan, runner.secrets_file(secrets) if in_file else None)
+        ledger.intend(plan)
+        return plan.env if in_file else {**plan.env, **secrets}
 
     def recover(self, jobs: Sequence[Job]) -> dict[str, Handle | Recovery]:
         """See ``Executor.recover``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 
 from nemo_launch.errors import SchedulerError, SchedulerRefused, Unreachable
 from nemo_launch.executors.base import Handle, Job, Ledger, Plan, Recovery
@@ -51,6 +51,35 @@ def write_files(transport: Transport, plan: Plan, secrets_file: bytes | None) ->
         transport.make_dirs(os.path.dirname(plan.paths.secrets), 0o700)
         transport.write(plan.paths.secrets, secrets_file, 0o600)
     transport.write(plan.paths.script, plan.script.encode("utf-8", "surrogateescape"), sync=False)
+
+
+def ready(
+    plans: Sequence[Plan], prepare: Callable[[Plan], Mapping[str, str]], ledger: Ledger
+) -> Generator[tuple[Plan, Mapping[str, str]], None, None]:
+    """Each plan once it is prepared. The next one is prepared meanwhile: waiting for the disk and for sbatch overlap.
+
+    When the caller stops early, the intent of the plan that was prepared ahead is withdrawn.
+    """
+    if len(plans) == 1:
+        yield plans[0], prepare(plans[0])
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as ahead:
+        waiting = iter(plans)
+        plan = next(waiting, None)
+        future = ahead.submit(prepare, plan) if plan else None
+        while plan and future:
+            env, current = future.result(), plan
+            plan = next(waiting, None)
+            future = ahead.submit(prepare, plan) if plan else None
+            try:
+                yield current, env
+            except GeneratorExit:
+                if plan and future:
+                    future.exception()
+                    ledger.withdrawn(plan)
+                raise
 
 
 def submit(transport: Transport, plan: Plan, env: Mapping[str, str], after: Sequence[Handle], ledger: Ledger) -> Handle:

@@ -80,12 +80,13 @@ def test_a_folder_for_the_jobs_own_files(site: Site, tmp_path: Path) -> None:
 
 
 def test_what_slurm_refuses_is_told_in_its_words_and_leaves_no_intent(site: Site) -> None:
-    run = site.prepare(site.task("a", WAIT), site.task("b", WAIT, after=["a"]), site.task("c", WAIT))
+    tasks = [site.task("a", WAIT), site.task("b", WAIT, after=["a"]), site.task("c", WAIT), site.task("d", WAIT)]
+    run = site.prepare(*tasks)
     run.plans[2] = replace(run.plans[2], script=run.plans[2].script.replace("--nodes=1", "--nodes=77"))
     with pytest.raises(SchedulerRefused, match="sbatch refused c: .*(More processors|Node count)"):
         run.submit()
-    assert [job.handle is not None for job in run.jobs()] == [True, True, False]
-    assert run.jobs()[2].intended is None
+    assert [job.handle is not None for job in run.jobs()] == [True, True, False, False]
+    assert [job.intended is not None for job in run.jobs()] == [True, True, False, False], "d was never tried"
     assert {o.state for o in run.cancel("a", "b").values()} == {State.CANCELLED}
 
 
