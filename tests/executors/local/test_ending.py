@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nemo_launch import identity
+from nemo_launch import identity, records
 from nemo_launch.executors.base import State
 from nemo_launch.executors.local import LocalExecutor, processes
 from tests.conformance.site import Run, Site
@@ -36,6 +38,25 @@ def test_cancel_ends_the_stubborn_wherever_they_went(site: Site) -> None:
     assert run.cancel()["a"].state is State.CANCELLED
     assert left(run, "a") == set()
     assert 1 <= time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("how", ["cancel", "kill", "terminate"])
+def test_a_disk_without_room_for_the_marker_keeps_no_task_alive(
+    site: Site, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    run = site.launch(site.task("a", "#!/bin/sh\necho up > up\nexec sleep 100\n"), grace="0:05")
+    run.until_file(site.folder / "up")
+    write = records.write_json
+
+    def full(path: str, *rest: Any, **more: Any) -> None:
+        if path.endswith("cancelled"):
+            raise records.unwritable(path, OSError(errno.ENOSPC, "No space left on device"))
+        write(path, *rest, **more)
+
+    monkeypatch.setattr(records, "write_json", full)
+    getattr(run.executor, how)(run.jobs())
+    assert run.wait(20)["a"].state.final
+    assert left(run, "a") == set()
 
 
 def test_kill_does_not_wait(site: Site) -> None:
