@@ -134,8 +134,12 @@ def create(home: str, title: str, request: str, tasks: Sequence[tuple[Task, Exec
     return paths
 
 
-def discard(paths: ExperimentPaths) -> None:
-    """Remove an experiment of which nothing was ever submitted."""
+def discard(paths: ExperimentPaths, plans: Sequence[tuple[Plan, Executor]] = ()) -> None:
+    """Remove an experiment of which nothing was ever submitted, and what lies in the folder that the nodes see."""
+    for plan, executor in plans:
+        if plan.paths.job_dir != plan.paths.dir:
+            with contextlib.suppress(OSError):
+                executor.transport.remove(os.path.dirname(plan.paths.job_dir))
     shutil.rmtree(paths.dir, ignore_errors=True)
     with contextlib.suppress(OSError):
         os.rmdir(os.path.dirname(paths.dir))  # the title's folder, when this was all there was in it
@@ -215,7 +219,7 @@ def start(paths: ExperimentPaths, plans: Sequence[tuple[Plan, Executor]], adopte
         submit(plans, book)
     except (SchedulerError, RecordError):
         if nothing_submitted(paths, names):
-            discard(paths)
+            discard(paths, plans)
         raise
     finally:
         ledger.left(paths)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import glob as globbing
 import os
+import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -71,7 +72,7 @@ class Transport(Protocol):
         """Make a folder and its parents; a private one (0700) is private also when it was there before."""
 
     def remove(self, path: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, or a folder with all that is in it, if it is there."""
 
     def pids_mentioning(self, text: str) -> list[int]:
         """Processes of this user that have ``text`` in one of their arguments."""
@@ -165,7 +166,10 @@ class LocalTransport:
     def remove(self, path: str) -> None:
         """See ``Transport.remove``."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            os.unlink(path)
+            try:
+                os.unlink(path)
+            except IsADirectoryError:
+                shutil.rmtree(path, ignore_errors=True)
 
     def pids_mentioning(self, text: str) -> list[int]:
         """See ``Transport.pids_mentioning``."""
