@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -47,7 +46,7 @@ def pid_space() -> str:
 
 def of(pid: int) -> dict[str, Any]:
     """Identity of a process on this machine, as JSON."""
-    where = {"host": socket.gethostname(), "boot": boot_id(), "space": pid_space()}
+    where = {"host": os.uname().nodename, "boot": boot_id(), "space": pid_space()}
     return {"pid": pid, "start": start_time(pid), **where}
 
 
@@ -67,7 +66,7 @@ def alive(identity: Mapping[str, Any]) -> bool | None:
     earlier boot of this host is dead.
     """
     if identity.get("boot") != boot_id():
-        return False if identity.get("host") == socket.gethostname() else None
+        return False if identity.get("host") == os.uname().nodename else None
     if identity.get("space", pid_space()) != pid_space():
         return None
     started = start_time(int(identity["pid"]))

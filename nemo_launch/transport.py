@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import glob as globbing
 import os
-import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -169,6 +168,8 @@ class LocalTransport:
             try:
                 os.unlink(path)
             except IsADirectoryError:
+                import shutil
+
                 shutil.rmtree(path, ignore_errors=True)
 
     def pids_mentioning(self, text: str) -> list[int]:

@@ -143,7 +143,6 @@ class Plan:
     secrets: tuple[str, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     """Further files of the job's folder: relative path -> content."""
-    links: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     """Lines for people: what was left out, defaults of the site that apply, warnings."""
 

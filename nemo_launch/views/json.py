@@ -30,7 +30,7 @@
 
     schema_version  1
     experiment      {id, title, directory}
-    tasks           each {name, script, command, env, secrets, directory, files, links, notes};
+    tasks           each {name, script, command, env, secrets, directory, files, notes};
                     secrets are names; files are paths relative to the job's folder
 
 Keys may be added without a new version; none is renamed or removed.
@@ -81,7 +81,6 @@ def plans(planned: Experiment, tasks: Sequence[Plan]) -> dict[str, Any]:
                 "secrets": list(plan.secrets),
                 "directory": plan.paths.dir,
                 "files": sorted(plan.files),
-                "links": list(plan.links),
                 "notes": [*(note for code in plan.task.code for note in code.notes), *plan.notes],
             }
             for plan in tasks
