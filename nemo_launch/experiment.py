@@ -176,9 +176,9 @@ class Experiment:
         """End one task or all, for sure; tasks that have ended keep their result. Returns what all are afterwards."""
         chosen = self._pick(name)
         groups: dict[Executor, list[Job]] = {}
-        for status in self.statuses():  # finds ids that were not recorded
-            if status.name in chosen and not status.observation.state.final:
-                groups.setdefault(status.executor, []).append(status.job)
+        for job, executor in self.jobs():  # no question before the order: the launcher may still be submitting
+            if job.name in chosen:
+                groups.setdefault(executor, []).append(job)
         for executor, jobs in groups.items():
             executor.cancel(jobs)
         if name is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from nemo_launch.errors import RecordError, Unreachable
@@ -31,24 +31,19 @@ def cancel(
         Unreachable: the controller did not take the order. The markers are there: nothing of it starts anew, and
             cancelling again is safe.
     """
+    # First those without an id, before anything that takes time: their launcher may be submitting them right now.
+    _mark(transport, [job for job in jobs if not job.handle])
     jobs = [_found(transport, job) for job in jobs]
     result = poll.poll(transport, jobs)
-    left = [job for job in jobs if not result[job.key].state.final]
-    for job in left:  # first: a job that starts now reads the marker and does nothing
-        try:
-            transport.write(job.paths.cancelled, b"")
-        except RecordError:
-            if not job.handle:  # nothing else would reach it
-                raise
-            # a full disk keeps no job alive: scancel alone will do, because nothing requeues it
+    left = [job for job in jobs if not _over(job, result)]
+    _mark(transport, left)
     deadline, said, pause, trouble = clock() + BOUND, float("-inf"), _PAUSE[0], ""
     while left:
         left = [job if job.handle else _found(transport, job) for job in left]
         if clock() - said >= _AGAIN:
             trouble, said = _scancel(transport, left), clock()
         result.update(poll.poll(transport, left))
-        # One that may still be on its way to the scheduler is not cancelled for sure before that is known.
-        left = [job for job in left if not (result[job.key].state.final and (job.handle or job.intended is None))]
+        left = [job for job in left if not _over(job, result)]
         if not left:
             break
         if clock() >= deadline:
@@ -58,6 +53,22 @@ def cancel(
         sleep(pause)
         pause = min(pause * 1.5, _PAUSE[1])
     return result
+
+
+def _over(job: Job, seen: Mapping[str, Observation]) -> bool:
+    """One that may still be on its way to the scheduler is not cancelled for sure before that is known."""
+    return seen[job.key].state.final and (job.handle is not None or job.intended is None)
+
+
+def _mark(transport: Transport, jobs: Sequence[Job]) -> None:
+    """Leave the marker: a job that starts now reads it and does nothing."""
+    for job in jobs:
+        try:
+            transport.write(job.paths.cancelled, b"")
+        except RecordError:
+            if not job.handle:  # nothing else would reach it
+                raise
+            # a full disk keeps no job alive: scancel alone will do, because nothing requeues it
 
 
 def _found(transport: Transport, job: Job) -> Job:
