@@ -3,9 +3,10 @@
 Layout (the first three levels are NeMo-Run's)::
 
     <home>/experiments/<title>/<title>_<unix seconds>/   ExperimentPaths
-        experiment.json   launcher-<n>.json   launched   supervisor-<pid>.json (local)
+        experiment.json   launcher-<n>.json   launched   supervisor-<pid>.json   supervisor.log (local)
         <task>/                                          TaskPaths: "Local Directory"
-            task.json intent.json handle.json            written by the launcher
+            task.json intent.json handle.json            written by the launcher, as are
+            refused.json seen.json                       … what the scheduler said last
             state.json                                   written by the local supervisor
             job.sh runner/ claim cancelled checkpoint-requested <job>.log
             started-<job>-<restart>.json exit-<job>-<restart>.json ranks-<job>-<restart>/
@@ -15,6 +16,7 @@ Layout (the first three levels are NeMo-Run's)::
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 import time
@@ -64,9 +66,18 @@ class TaskPaths:
         """Local only: what the supervisor knows of the task."""
         return os.path.join(self.dir, "state.json")
 
+    def patterns(self) -> TaskPaths:
+        """The same paths as glob patterns, in which only ``*`` in place of an id stands for anything."""
+        return TaskPaths(glob.escape(self.dir), glob.escape(self.job_dir))
+
     def supervisor(self, job_id: str = "*") -> str:
         """Local only: identity of the supervisor with this pid; it lies in the experiment's directory."""
         return os.path.join(os.path.dirname(self.dir), f"supervisor-{job_id}.json")
+
+    @property
+    def supervisor_log(self) -> str:
+        """Local only: what the experiment's supervisors complained about."""
+        return os.path.join(os.path.dirname(self.dir), "supervisor.log")
 
     # the job's files, reached through the executor's transport
     @property
@@ -114,6 +125,10 @@ class TaskPaths:
     def ranks(self, job_id: str = "*", restart: int | str = "*") -> str:
         """Folder of one attempt's rank logs and failure records."""
         return os.path.join(self.job_dir, f"ranks-{job_id}-{restart}")
+
+    def first_failure(self, job_id: str = "*", restart: int | str = "*") -> str:
+        """The rank that failed first in one attempt."""
+        return os.path.join(self.ranks(job_id, restart), "first-failure.json")
 
 
 @dataclass(frozen=True)

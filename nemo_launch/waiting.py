@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import glob
-import os
 import time
 from collections.abc import Callable, Sequence
 
@@ -65,7 +63,7 @@ def wait(
 def _exit_records(tasks: Sequence[TaskStatus]) -> int:
     """How many exit records lie in the folders of tasks that are not final."""
     return sum(
-        len(task.executor.transport.read_matching([os.path.join(glob.escape(task.job.paths.job_dir), "exit-*.json")]))
+        len(task.executor.transport.read_matching([task.job.paths.patterns().exit_record()]))
         for task in tasks
         if not task.observation.state.final
     )

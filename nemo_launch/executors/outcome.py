@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import re
@@ -11,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from nemo_launch.executors.base import Failure, Job
-from nemo_launch.records import TaskPaths
 from nemo_launch.transport import Transport
 
 
@@ -87,13 +85,9 @@ def parse(job_id: str, files: Mapping[str, bytes], claim: str = "") -> Outcome:
 
 
 def _patterns(job: Job) -> list[str]:
-    paths = TaskPaths(job.paths.dir, glob.escape(job.paths.job_dir))
+    paths = job.paths.patterns()
     job_id = job.handle.job_id if job.handle else "*"
-    return [
-        paths.started(job_id),
-        paths.exit_record(job_id),
-        os.path.join(paths.ranks(job_id), "first-failure.json"),
-    ]
+    return [paths.started(job_id), paths.exit_record(job_id), paths.first_failure(job_id)]
 
 
 def _record(data: bytes) -> Mapping[str, Any] | None:

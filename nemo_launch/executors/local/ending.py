@@ -17,7 +17,6 @@ from nemo_launch.executors.local import processes
 from nemo_launch.executors.local.loop import PATIENCE
 from nemo_launch.executors.local.observe import Facts, running_processes
 from nemo_launch.executors.local.polling import facts, poll, recover
-from nemo_launch.records import TaskPaths
 from nemo_launch.transport import Transport
 
 #: Added to the grace before an end that was asked for is no longer waited for.
@@ -115,7 +114,7 @@ def end_directly(facts: Sequence[Facts], how: str, grace: float) -> None:
 
 def _write_end(facts: Facts) -> None:
     paths = facts.job.paths
-    if glob.glob(TaskPaths(paths.dir, glob.escape(paths.job_dir)).exit_record()):
+    if glob.glob(paths.patterns().exit_record()):
         return  # the batch script's own word counts: it may have ended well in time
     waiting = facts.state.get("state") == "waiting" and facts.outcome.started is None
     end = {"state": "cancelled" if waiting else "ended", "cause": "cancelled", "ended": time.time()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from nemo_launch import environment, runner
 from nemo_launch.config import rules
 from nemo_launch.config.executor import LocalConfig
 from nemo_launch.errors import InputError, Problem, SchedulerRefused
+from nemo_launch.executors import ranks
 from nemo_launch.executors.base import Handle, Job, Ledger, LogSource, Observation, Plan, Recovery
 from nemo_launch.executors.local import ending, polling, preflight, processes, start
 from nemo_launch.records import TaskPaths
@@ -133,8 +133,7 @@ class LocalExecutor:
             names = os.listdir(folder)
         except OSError:
             names = []
-        ranks = sorted(int(found[1]) for name in names if (found := re.fullmatch(r"rank-([0-9]+)\.log", name)))
-        return sources + [LogSource(os.path.join(folder, f"rank-{rank}.log"), rank) for rank in ranks]
+        return sources + ranks.sources(folder, names)
 
     # -- inside -------------------------------------------------------------------------------------------------
 

@@ -120,9 +120,12 @@ def _observation(
     said, outcome = facts.state, facts.outcome
     began = outcome.started if outcome.started is not None else said.get("started")
     ended = outcome.ended if outcome.ended is not None else said.get("ended")
+    raw = str(said.get("state", ""))
+    if state.final and raw == "running":  # the exit record is there, and the supervisor about to say so
+        raw = "ended"
     return Observation(
         state,
-        raw=str(said.get("state", "")),
+        raw=raw,
         reason=reason,
         exit_code=code,
         nodes=str(facts.supervisor.get("host", "")),

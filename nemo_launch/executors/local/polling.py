@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -80,12 +79,7 @@ def _supervisor(job: Job) -> str:
 def _may_still_start(job: Job) -> bool:
     """Whether the launcher that recorded the intent, or a supervisor without tasks, is still at it."""
     intent = records.read_json(job.paths.intent) or {}
-    folder = os.path.dirname(job.paths.dir)
-    try:
-        names = [name for name in os.listdir(folder) if re.fullmatch(r"supervisor-[0-9]+\.json", name)]
-    except OSError:
-        names = []
-    starters = [records.read_json(os.path.join(folder, name)) or {} for name in names]
+    starters = [records.read_json(path) or {} for path in glob.glob(job.paths.patterns().supervisor())]
     if intent.get("pid") != os.getpid():
         starters.append(intent)
     return any(identity.alive(starter) is not False for starter in starters if "pid" in starter)

@@ -12,6 +12,7 @@ from typing import IO, Any
 
 from nemo_launch import records
 from nemo_launch.errors import SchedulerRefused, Unreachable
+from nemo_launch.records import TaskPaths
 
 #: Of this process's environment, only what an isolated Python needs to start and to read paths as this one does.
 _SUPERVISOR_ENV = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
@@ -28,7 +29,7 @@ def supervisor(experiment: str, request: dict[str, Any]) -> str:
     argv = [sys.executable, "-I", "-S", *(["-X", "utf8"] if sys.flags.utf8_mode else [])]
     argv += [os.path.join(os.path.dirname(os.path.abspath(__file__)), "supervisor.py"), experiment]
     try:
-        errors = open(os.path.join(experiment, "supervisor.log"), "ab")  # noqa: SIM115
+        errors = open(TaskPaths(os.path.join(experiment, "-"), "").supervisor_log, "ab")  # noqa: SIM115
     except OSError as error:
         raise records.unwritable(experiment, error) from error
     with errors:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import re
 from dataclasses import replace
 
+from nemo_launch.executors import ranks
 from nemo_launch.executors.base import Handle, Job, LogSource
 from nemo_launch.executors.outcome import read_outcomes
 from nemo_launch.transport import Transport
@@ -23,6 +22,4 @@ def log_sources(transport: Transport, job: Job) -> list[LogSource]:
     sources = [LogSource(whole, attempt=outcome.attempt)] if transport.exists(whole) else []
     folder = job.paths.ranks(job.handle.job_id, outcome.attempt)
     listed = transport.run(["find", folder, "-maxdepth", "1", "-name", "rank-*.log", "-printf", "%f\\n"])
-    ranks = sorted(int(m[1]) for name in listed.stdout.split() if (m := re.fullmatch(r"rank-([0-9]+)\.log", name)))
-    sources += [LogSource(os.path.join(folder, f"rank-{n}.log"), rank=n, attempt=outcome.attempt) for n in ranks]
-    return sources
+    return sources + ranks.sources(folder, listed.stdout.split(), outcome.attempt)
