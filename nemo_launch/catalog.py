@@ -11,7 +11,7 @@ from nemo_launch.records import ExperimentPaths
 
 
 def ids(home: str, title: str = "") -> list[str]:
-    """Ids of all experiments (of a title), oldest first. Folders without a record are ignored.
+    """Ids of all experiments (of a title), oldest first. Folders without a record, or a time, are ignored.
 
     Raises:
         RecordError: a folder cannot be read.
@@ -30,7 +30,7 @@ def _found(home: str, title: str) -> Iterator[tuple[int, str]]:
         inside = os.path.join(folder, name)
         for id in os.listdir(inside) if os.path.isdir(inside) else ():
             second = id.rpartition("_")[2]
-            if second.isdecimal() and os.path.exists(ExperimentPaths(home, name, id).record):
+            if second.isdecimal() and len(second) <= 11 and os.path.exists(ExperimentPaths(home, name, id).record):
                 yield int(second), id
 
 

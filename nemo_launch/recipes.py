@@ -94,6 +94,10 @@ class Script:
                 )
         except InputError as error:
             problems += error.problems
+        except OSError as error:  # it is gone since it was found, or a link may not be followed
+            if error.filename is None:
+                raise
+            problems.append(Problem(f"cannot read {os.fsdecode(error.filename)}: {error.strerror}", "script"))
         if problems:
             raise InputError(problems)
 

@@ -405,3 +405,17 @@ def test_a_request_that_makes_no_sense_is_refused(work: Path, lower: Callable[..
 def test_equal_requests_lower_equally(work: Path, tmp_path: Path, lower: Callable[..., Task]) -> None:
     write(work / "a.sh")
     assert lower(Script("a.sh")).record() == lower(replace(Script("a.sh"), args=[])).record()
+
+
+def test_a_script_that_vanishes_while_it_is_looked_at_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lower: Callable[..., Task]
+) -> None:
+    script = write(tmp_path / "crowd" / "a.sh", "echo hi")
+
+    def gone(*_: object) -> None:
+        script.unlink()
+        raise InputError("too much")
+
+    monkeypatch.setattr(packaging, "collect", gone)
+    with pytest.raises(InputError, match=f"cannot read {script}: No such file"):
+        lower(Script(str(script)))
