@@ -70,22 +70,41 @@ def write_handle(paths: TaskPaths, handle: Handle, sync: bool = True) -> None:
 
 
 def read_job(name: str, paths: TaskPaths, after: tuple[str, ...] = ()) -> Job:
-    """What the record says of one task."""
-    intent: dict[str, Any] = records.read_json(paths.intent) or {}
-    known: dict[str, Any] = {}
-    try:
-        known = records.read_json(paths.handle) or {}
-    except RecordError:
-        if not intent:  # else the job is found by its script, as if the id had never been written
-            raise
+    """What the record says of one task. Id and intent stand in for each other where one is damaged.
+
+    Raises:
+        RecordError: what is left says nothing of the job.
+    """
+    damage: list[RecordError] = []
+    intent = _readable(paths.intent, damage)
+    known = _readable(paths.handle, damage)
+    if known and not isinstance(known.get("job_id"), str):
+        damage.append(RecordError(f"{paths.handle} is damaged: it has no job id. Move it away to go on without it."))
+        known = {}
+    if damage and not (intent or known):  # without an id the job is found by its script
+        raise damage[-1]
     return Job(
         name=name,
         paths=paths,
         handle=Handle.load(known) if known else None,
-        intended=intent.get("time"),
-        submitted=known.get("time"),
+        intended=_time(intent),
+        submitted=_time(known),
         after=after,
     )
+
+
+def _readable(path: str, damage: list[RecordError]) -> dict[str, Any]:
+    try:
+        return records.read_json(path) or {}
+    except RecordError as error:
+        damage.append(error)
+        return {}
+
+
+def _time(record: dict[str, Any]) -> float | None:
+    value = record.get("time")
+    # one without a readable time was written all the same
+    return value if isinstance(value, (int, float)) else 0.0 if record else None
 
 
 #: A launcher on another machine cannot be seen; after this many seconds its sbatch is taken for dead

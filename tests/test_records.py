@@ -117,6 +117,22 @@ def test_a_launcher_that_lives_is_not_replaced_and_a_dead_one_is_replaced_once(t
     assert not ledger.own(other, 1)
 
 
+@pytest.mark.parametrize("odd", ["{", '{"job_id": 3}', "[]"])
+def test_id_and_intent_stand_in_for_each_other_where_one_is_damaged(tmp_path: Path, odd: str) -> None:
+    paths = ExperimentPaths(str(tmp_path), "t", "t_1").task("a")
+    Path(paths.dir).mkdir(parents=True)
+    records.write_json(paths.intent, {"time": 5.0})
+    Path(paths.handle).write_text(odd)
+    job = ledger.read_job("a", paths)
+    assert (job.handle, job.intended) == (None, 5.0)
+    ledger.write_handle(paths, Handle("42"))
+    Path(paths.intent).write_text("{")
+    assert ledger.read_job("a", paths).handle == Handle("42")
+    Path(paths.handle).write_text(odd)
+    with pytest.raises(RecordError, match="damaged"):
+        ledger.read_job("a", paths)
+
+
 def test_handles_come_back_as_written(tmp_path: Path) -> None:
     paths = ExperimentPaths(str(tmp_path), "t", "t_1").task("train")
     os.makedirs(paths.dir)

@@ -31,7 +31,9 @@ def run(prog: str, argv: list[str]) -> int:
     found = []
     for id in ids[-asked.limit :]:
         try:
-            found.append(Experiment.from_id(id))
+            experiment = Experiment.from_id(id)
+            experiment.jobs()
+            found.append(experiment)
         except RecordError as error:  # one damaged record must not hide the others
             output.tell(errors.note(prog, f"left out {id}: {error}"))
     seen = observe_all(found)
