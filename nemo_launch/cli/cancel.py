@@ -12,7 +12,7 @@ def run(prog: str, argv: list[str]) -> int:
     parser.add_argument("experiment", help="id, or title for its newest")
     parser.add_argument("task", nargs="?", help="name or number of a task (default: all)")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    asked = parser.parse_args(argv)
+    asked = parser.whole(argv)
 
     from nemo_launch.views import json
 

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 def run(prog: str, argv: list[str]) -> int:
     """Print one line for each experiment, the newest last; one question to the scheduler for all of them."""
     parser = verb_parser(prog, "list")
-    parser.add_argument("title", nargs="?", default="", help="only experiments of this title")
+    parser.add_argument("title", nargs="?", help="only experiments of this title")
     parser.add_argument("--limit", type=_positive, default=20, metavar="N", help="the newest N (default 20)")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    asked = parser.parse_args(argv)
+    asked = parser.whole(argv)
 
     from nemo_launch.errors import RecordError
     from nemo_launch.experiment import Experiment, observe_all
     from nemo_launch.views import errors, json
 
-    ids = Experiment.catalog(asked.title)
+    ids = Experiment.catalog(asked.title or "")
     found = []
     for id in ids[-asked.limit :]:
         try:

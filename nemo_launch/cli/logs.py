@@ -19,7 +19,7 @@ def run(prog: str, argv: list[str]) -> int:
     parser.add_argument("--rank", type=_count, metavar="R", help="only the log of this rank (process number)")
     parser.add_argument("--node", metavar="NAME", help="only lines from this node")
     parser.add_argument("--lines", type=_count, metavar="N", help="begin with the newest N lines")
-    asked = parser.parse_args(argv)
+    asked = parser.whole(argv)
 
     from nemo_launch import logs
     from nemo_launch.errors import InputError, Problem

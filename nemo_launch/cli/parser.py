@@ -7,6 +7,7 @@ import os
 from typing import NoReturn
 
 from nemo_launch.cli.flags import FLAGS, GROUPS
+from nemo_launch.errors import InputError, Problem
 
 VERBS = {
     "status": "state of an experiment's tasks",
@@ -38,10 +39,27 @@ class Parser(argparse.ArgumentParser):
         self._verb = verb
         super().__init__(prog=f"{prog} {verb}".rstrip(), allow_abbrev=False, formatter_class=_formatter, **kwargs)  # type: ignore[arg-type]
 
+    def whole(self, argv: list[str]) -> argparse.Namespace:
+        """Parse all words; none of them may be empty.
+
+        An empty word is what an unset shell variable leaves, and must not be taken for one that was not typed:
+        ``cancel "$EXP"`` would end the newest experiment.
+
+        Raises:
+            InputError: the words are not right.
+        """
+        asked = self.parse_args(argv)
+        problems = [
+            Problem("its value is empty", _shown(action), "Is a variable unset?")
+            for action in self._actions
+            if _blank(getattr(asked, action.dest, None))
+        ]
+        if problems:
+            raise InputError(problems)
+        return asked
+
     def error(self, message: str) -> NoReturn:
         """See the base class; also for values that look like flags."""
-        from nemo_launch.errors import InputError, Problem
-
         raise InputError(Problem(*self._explained(message)))
 
     def _explained(self, message: str) -> tuple[str, str, str]:
@@ -64,6 +82,15 @@ class Parser(argparse.ArgumentParser):
                 return f"it takes no value, and {what.split(' ', 3)[3]} was given", name, ""
             return what, name, ""
         return message, self._verb, help_tells
+
+
+def _blank(value: object) -> bool:
+    words = value if isinstance(value, list) else [value]
+    return any(isinstance(word, str) and not word.strip() for word in words)
+
+
+def _shown(action: argparse.Action) -> str:
+    return "/".join(action.option_strings) or action.dest
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:

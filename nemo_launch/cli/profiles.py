@@ -14,7 +14,7 @@ def run(prog: str, argv: list[str]) -> int:
     parser = verb_parser(prog, "profiles", epilog="Exit code 2 when a profile has a fault.")
     parser.add_argument("-d", "--work-dir", metavar="DIR", default=".", help="as for a launch (default: here)")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    asked = parser.parse_args(argv)
+    asked = parser.whole(argv)
 
     from nemo_launch.config import profiles
     from nemo_launch.views import errors, json

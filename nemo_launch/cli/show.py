@@ -18,7 +18,7 @@ def run(prog: str, argv: list[str]) -> int:
     parser.add_argument("what", nargs="?", default="record", choices=("script", "config", "record"))
     parser.add_argument("task", nargs="?", help="name or number of a task (default: all)")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    asked = parser.parse_args(argv)
+    asked = parser.whole(argv)
 
     experiment = verbs.experiment(asked.experiment)
     names = [verbs.task(experiment, asked.task)] if asked.task is not None else experiment.task_names

@@ -17,7 +17,7 @@ def run(prog: str, argv: list[str]) -> int:
     parser.add_argument("experiment", nargs="*", help="id, or title for its newest (default: the newest of all)")
     parser.add_argument("--wait", action="store_true", help="wait until all tasks have ended")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    asked = parser.parse_args(argv)
+    asked = parser.whole(argv)
 
     from nemo_launch.experiment import observe_all
     from nemo_launch.views import json

@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 def experiment(text: str | None) -> Experiment:
-    """By id or title; without either the newest.
+    """By id or title; None: the newest of all.
 
     Raises:
         NotFound: there is none.
     """
     from nemo_launch.experiment import Experiment
 
-    if text:
+    if text is not None:
         return Experiment.find(text)
     ids = Experiment.catalog()
     if not ids:

@@ -62,6 +62,29 @@ def test_list_of_nothing(cli: Cli) -> None:
     assert json.loads(cli("list", "--json").out)["experiments"] == []
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["cancel", ""],
+        ["cancel", "long", ""],
+        ["status", ""],
+        ["status", "long", " "],
+        ["logs", ""],
+        ["logs", "long", ""],
+        ["logs", "--node", ""],
+        ["list", ""],
+        ["show", ""],
+        ["show", "long", "record", ""],
+        ["profiles", "-d", ""],
+    ],
+)
+def test_an_empty_word_is_an_unset_variable_and_never_the_default(ran: Cli, words: list[str]) -> None:
+    done = ran(*words)
+    assert (done.code, done.out) == (2, "")
+    assert "its value is empty. Is a variable unset?" in done.err
+    assert "- Status: RUNNING" in ran("status", "long").out
+
+
 def test_cancel_is_sure_and_keeps_what_has_ended(ran: Cli) -> None:
     done = ran("cancel", "long")
     assert (done.code, "- Status: CANCELLED\n" in done.out) == (0, True)
