@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nemo_launch import catalog, launching, lowering, packaging, records
+from nemo_launch import adopting, catalog, launching, lowering, packaging, records
 from nemo_launch.errors import InputError, NotFound, Problem, RecordError
-from nemo_launch.executors.base import Executor, Job, Plan
+from nemo_launch.executors.base import Executor, Job, Plan, State
 from nemo_launch.observing import TaskStatus, observe
 from nemo_launch.recipes import Recipe, Site
 from nemo_launch.records import ExperimentPaths
@@ -40,6 +40,8 @@ class Experiment:
         self.title = title
         self.adopted = False
         """Whether ``run`` went on with an unfinished launch of the same request instead of making a new one."""
+        self.ended: State | None = None
+        """How that launch had ended before ``run`` came to it, in which case nothing was run; else None."""
         self.stale: list[str] = []
         """Tasks that this unfinished launch had submitted with other code than there is now."""
         self.plans: list[Plan] = []
@@ -118,8 +120,12 @@ class Experiment:
         if not detach:
             self.wait()
 
-    def launch(self, again: bool = False, sequential: bool = False) -> None:
-        """``run`` without its end: submit, but leave the launch unconfirmed (see ``confirm``)."""
+    def launch(self, again: bool = False, sequential: bool = False, tell: Callable[[str], None] | None = None) -> None:
+        """``run`` without its end: submit, but leave the launch unconfirmed (see ``confirm``).
+
+        ``tell`` gets what people should know meanwhile, such as what is being waited for; default: a log warning.
+        """
+        tell = tell or _warn
         if self._ran:
             raise InputError(Problem(f"experiment {self.id} was run already", "Experiment.run", "Make another one."))
         if sequential:
@@ -130,16 +136,16 @@ class Experiment:
             ]
         tasks = self._stored(self._lowered())
         request = launching.request_digest(self.title, tasks)
-        found = None if again else launching.unfinished(self._home, self.title, request)
+        found = None if again else adopting.unfinished(self._home, self.title, request, tasks, tell)
         self.adopted = found is not None
         self.paths = found or launching.create(self._home, self.title, request, tasks)
         plans = [(executor.plan(task, self._paths_of(task.name, executor)), executor) for task, executor in tasks]
         self._tasks = [(task.name, task.after, executor) for task, executor in tasks]
         self._ran = True
         self.plans = [plan for plan, _ in plans]
-        launching.start(self.paths, plans, self.adopted)
+        self.ended = launching.start(self.paths, plans, self.adopted, tell)
         if self.adopted:
-            self.stale = launching.stale([plan for plan, _ in plans])
+            self.stale = adopting.stale([plan for plan, _ in plans])
 
     def confirm(self) -> None:
         """The user has seen the result of the launch: from now on the same request makes a new experiment."""
@@ -282,3 +288,9 @@ def observe_all(experiments: Sequence[Experiment]) -> dict[str, list[TaskStatus]
     for (experiment, _), status in zip(tasks, seen, strict=True):
         result[experiment.id].append(status)
     return result
+
+
+def _warn(text: str) -> None:
+    import logging
+
+    logging.getLogger("nemo_launch").warning("%s", text)
