@@ -32,14 +32,17 @@ def run(prog: str, argv: list[str]) -> int:
     try:
         if flags.dry_run:
             return _dry_run(asked, flags)
-        experiment.launch(again=flags.again)
+        experiment.launch(again=flags.again, tell=lambda text: output.tell(errors.note(prog, text)))
     except InputError as error:
         raise asked.named(error) from None
     for plan in experiment.plans:
         for text in (*(note for code in plan.task.code for note in code.notes), *plan.notes):
             output.tell(errors.note(prog, text))
     if experiment.adopted:
-        text = f"this launch was interrupted before; going on with {experiment.id}. --again starts another"
+        text = f"this launch was interrupted before; going on with {experiment.id}"
+        if experiment.ended:
+            text += f", which was submitted then and has already ended {experiment.ended}: nothing new runs"
+        text += ". --again starts another"
         output.tell(errors.note(prog, text))
     if experiment.stale:
         text = "it was submitted with the code as it was then; files have changed since. --again takes today's"
