@@ -1,7 +1,9 @@
 """The command line: ``run.py [flags] -s SCRIPT …`` launches, ``run.py VERB …`` asks about what was launched.
 
 Exit codes: 0 the command did what it says · 1 a run that was waited for failed (or a fault of this program) · 2 bad
-input · 3 the scheduler refused or is unreachable · 130 interrupted · 141 the reader of the output went away.
+input · 3 the scheduler refused or is unreachable · 4 standard output cannot be written (a full disk) · 130 interrupted
+· 141 the reader of the output went away. With 4 and 141 what was launched goes on, and is not launched again. Standard
+streams that the caller has closed count as ``/dev/null``.
 """
 
 from __future__ import annotations
@@ -16,23 +18,31 @@ _DEPENDENCIES = {"cattrs": "cattrs", "attr": "attrs", "yaml": "PyYAML", "rich": 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
+    from nemo_launch import streams
+
+    streams.ensure()
     words = list(sys.argv[1:] if argv is None else argv)
     prog = _prog()
     try:
-        code = _dispatch(prog, words)
-        sys.stdout.flush()
-        return code
-    except SystemExit as error:  # argparse, after --help
-        return error.code if isinstance(error.code, int) else 1
+        return _run(prog, words)
     except BrokenPipeError:
-        # Nobody reads on. Python would complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        return 141  # nobody reads on
     except KeyboardInterrupt:
         _complain(f"{prog}: interrupted. What was submitted goes on: {prog} status shows it.\n")
         return 130
     except Exception as error:
         return _failed(prog, words, error)
+
+
+def _run(prog: str, words: list[str]) -> int:
+    from nemo_launch.cli import output
+
+    try:
+        code = _dispatch(prog, words)
+    except SystemExit as error:  # argparse, after --help
+        code = error.code if isinstance(error.code, int) else 1
+    output.flush()
+    return code
 
 
 def _dispatch(prog: str, words: list[str]) -> int:
@@ -59,13 +69,10 @@ def _failed(prog: str, words: list[str], error: Exception) -> int:
     if "--debug" in (words[: words.index("--")] if "--" in words else words):
         import traceback
 
-        traceback.print_exception(error)
+        _complain("".join(traceback.format_exception(error)))
     if isinstance(error, LaunchError):
         _complain(errors.paragraphs(prog, error))
         return error.exit_code
-    if isinstance(error, OSError) and error.filename is None and error.errno is not None and not _stdout_works():
-        _complain(f"{prog}: error: cannot write the output: {error.strerror}.\n")
-        return 1
     if isinstance(error, FileNotFoundError) and error.filename is None and not _here():
         _complain(f"{prog}: error: the current directory has been removed. Change to one that exists.\n")
         return 2
@@ -87,16 +94,6 @@ def _here() -> bool:
     try:
         return bool(os.getcwd())
     except OSError:
-        return False
-
-
-def _stdout_works() -> bool:
-    try:
-        sys.stdout.flush()
-        return True
-    except OSError:
-        # What could not be written must not be tried again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return False
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nemo_launch.cli import output
@@ -10,6 +12,7 @@ from nemo_launch.cli.parser import split_launch
 
 if TYPE_CHECKING:
     from nemo_launch.cli import request
+    from nemo_launch.experiment import Experiment
     from nemo_launch.observing import TaskStatus
 
 
@@ -35,6 +38,44 @@ def run(prog: str, argv: list[str]) -> int:
         experiment.launch(again=flags.again, tell=lambda text: output.tell(errors.note(prog, text)))
     except InputError as error:
         raise asked.named(error) from None
+    if asked.mode == "detach":
+        with _confirmed(experiment):
+            _say_notes(prog, experiment)
+            _show(prog, flags, asked, experiment.statuses())
+        return 0
+    with _confirmed(experiment):
+        _say_notes(prog, experiment)
+        hint = "Ctrl-C asks it to end" if asked.executor.kind == "local" else "Ctrl-C detaches"
+        output.tell(f"{prog}: launched {experiment.id} ({hint})\n")
+    return _see_through(prog, flags, asked)
+
+
+@contextlib.contextmanager
+def _confirmed(experiment: Experiment) -> Iterator[None]:
+    """Around telling the user of the launch. That it cannot be told changes nothing: the same command is another one.
+
+    Only whoever is interrupted or killed meanwhile may be told by the same command once more.
+    """
+    with _going_on(experiment):
+        try:
+            yield
+        except Exception:
+            experiment.confirm()
+            raise
+    experiment.confirm()
+
+
+@contextlib.contextmanager
+def _going_on(experiment: Experiment) -> Iterator[None]:
+    try:
+        yield
+    except output.Unwritable as error:
+        raise output.Unwritable(f"{error} {experiment.id} was launched, and goes on.") from error
+
+
+def _say_notes(prog: str, experiment: Experiment) -> None:
+    from nemo_launch.views import errors
+
     for plan in experiment.plans:
         for text in (*(note for code in plan.task.code for note in code.notes), *plan.notes):
             output.tell(errors.note(prog, text))
@@ -47,14 +88,6 @@ def run(prog: str, argv: list[str]) -> int:
     if experiment.stale:
         text = "it was submitted with the code as it was then; files have changed since. --again takes today's"
         output.tell(errors.note(prog, text))
-    if asked.mode == "detach":
-        _show(prog, flags, asked, experiment.statuses())
-        experiment.confirm()
-        return 0
-    hint = "Ctrl-C asks it to end" if asked.executor.kind == "local" else "Ctrl-C detaches"
-    output.tell(f"{prog}: launched {experiment.id} ({hint})\n")
-    experiment.confirm()
-    return _see_through(prog, flags, asked)
 
 
 def _see_through(prog: str, flags: argparse.Namespace, asked: request.Request) -> int:
@@ -65,20 +98,27 @@ def _see_through(prog: str, flags: argparse.Namespace, asked: request.Request) -
     def write(text: str) -> None:
         nonlocal midline
         # with --json standard output is for the document alone
-        (output.tell if flags.json else output.say)(text)
+        (output.tell if flags.json else output.say)(text, exact=True)
         midline = not text.endswith("\n")
 
     show_logs = asked.mode == "follow" and (flags.follow or not flags.json)
     try:
-        statuses, interrupted = waiting.to_the_end(prog, asked.experiment, show_logs, write)
+        with _going_on(asked.experiment):
+            statuses, interrupted = waiting.to_the_end(prog, asked.experiment, show_logs, write)
     except KeyboardInterrupt:
         return waiting.detached(prog, asked.experiment)
-    if show_logs and not flags.json:
-        output.say("\n\n" if midline else "\n")
-    _show(prog, flags, asked, statuses)
+    code = 130 if interrupted else verbs.verdict(statuses)
+    try:
+        if show_logs and not flags.json:
+            output.say("\n\n" if midline else "\n")
+        _show(prog, flags, asked, statuses)
+    except output.Unwritable as error:
+        if not code:
+            raise output.Unwritable(f"{error} {asked.experiment.id} has succeeded.") from error
+        output.tell(f"{prog}: {error}\n")  # that the run failed is the news
     for text in waiting.failures(statuses):
         output.tell(f"{prog}: {text}\n")
-    return 130 if interrupted else verbs.verdict(statuses)
+    return code
 
 
 def _show(prog: str, flags: argparse.Namespace, asked: request.Request, statuses: list[TaskStatus]) -> None:

@@ -5,23 +5,57 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from nemo_launch import streams
+from nemo_launch.errors import LaunchError
 
 if TYPE_CHECKING:
     from nemo_launch.experiment import Experiment
     from nemo_launch.observing import TaskStatus
 
 
-def say(text: str) -> None:
-    """Write to standard output now."""
-    _write(sys.stdout, text)
+class Unwritable(LaunchError):
+    """Standard output cannot be written: the disk behind it is full, say."""
+
+    exit_code = 4
 
 
-def tell(text: str) -> None:
-    """Write to standard error now; a reader that went away is no fault."""
-    with contextlib.suppress(OSError):
-        _write(sys.stderr, text)
+def say(text: str, exact: bool = False) -> None:
+    """Write to standard output now; ``exact``: the very bytes of a log.
+
+    Raises:
+        Unwritable: it cannot be written. Nothing more is tried.
+        BrokenPipeError: nobody reads on.
+    """
+    with _standard_output():
+        streams.write(sys.stdout, text, exact)
+
+
+def tell(text: str, exact: bool = False) -> None:
+    """Write to standard error now; that nobody can read it is no fault."""
+    try:
+        streams.write(sys.stderr, text, exact)
+    except OSError:
+        streams.give_up(sys.stderr)
+
+
+def flush() -> None:
+    """Write what others (argparse) have left in standard output's buffer; raises what ``say`` does."""
+    with _standard_output():
+        sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _standard_output() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        streams.give_up(sys.stdout)
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise Unwritable(f"cannot write the output: {error.strerror}.") from error
 
 
 def on_terminal() -> bool:
@@ -45,7 +79,8 @@ def show_block(prog: str, experiment: Experiment, statuses: Sequence[TaskStatus]
     if on_terminal():
         from nemo_launch.views import tables
 
-        tables.coloured_block(text)
+        with _standard_output():
+            tables.coloured_block(text)
     else:
         say(text + "\n")
 
@@ -55,23 +90,7 @@ def show_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from nemo_launch.views import tables
 
     if on_terminal():
-        tables.coloured(header, rows)
+        with _standard_output():
+            tables.coloured(header, rows)
     else:
         say(tables.plain(header, rows))
-
-
-def _write(stream: TextIO, text: str) -> None:
-    try:
-        stream.write(text)
-    except UnicodeEncodeError:
-        # Names and scripts are bytes to the system; they leave as they came in, whatever the locale says.
-        buffer = getattr(stream, "buffer", None)
-        if buffer is None:
-            stream.write(text.encode("ascii", "backslashreplace").decode())
-        else:
-            stream.flush()
-            try:
-                buffer.write(text.encode("utf-8", "surrogateescape"))
-            except UnicodeEncodeError:
-                buffer.write(text.encode("utf-8", "backslashreplace"))
-    stream.flush()

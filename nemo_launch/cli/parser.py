@@ -26,7 +26,7 @@ examples:
 
 exit codes:
   0 done   1 the run failed (--wait, --follow)   2 bad input   3 the scheduler refused or is unreachable
-  130 interrupted
+  4 the output cannot be written (what was launched goes on)   130 interrupted
 
 other commands (run.py COMMAND --help tells more):
 """

@@ -169,13 +169,3 @@ def test_a_reader_that_goes_away_is_no_fault(cli: Cli) -> None:
     process.stdout.close()
     assert process.stderr.read() == ""
     assert process.wait(20) == 141
-
-
-def test_output_that_cannot_be_written_is_said(cli: Cli) -> None:
-    cli("-s", cli.script("a.sh", "true\n"), "--wait")
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [sys.executable, str(RUN_PY), "status"], env=cli.env, stdout=full, stderr=subprocess.PIPE, text=True
-        )
-    assert done.returncode == 1
-    assert done.stderr == "run.py: error: cannot write the output: No space left on device.\n"
