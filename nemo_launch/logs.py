@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from nemo_launch.errors import LaunchError
+from nemo_launch import streams
+from nemo_launch.errors import InputError, LaunchError, Problem
 from nemo_launch.executors.base import State
 from nemo_launch.tailing import Selection, Stream, Write
 
@@ -35,13 +37,15 @@ def show(
         names: one task or several.
         follow: wait for lines until the tasks are final.
         rank, node, lines: see ``Selection``.
-        write: gets the text; default: standard output.
+        write: gets the text, in which bytes that are no UTF-8 are ``surrogateescape``d; default: standard output,
+            which gets the log's own bytes.
         tell: gets one line for people, when there is no log yet; default: nowhere.
 
     Returns:
         What was last known of the tasks.
 
     Raises:
+        InputError: no such rank or node.
         LaunchError: there is nothing to show (without ``follow``).
     """
     chosen = [names] if isinstance(names, str) else list(names)
@@ -56,11 +60,11 @@ def show(
     if follow:
         statuses = _follow(stream, ask, statuses, tell)
     _drain(stream, remote=any(s.executor.kind != "local" for s in statuses) and follow)
-    if not stream.found and not follow:
-        raise LaunchError(_nothing(statuses, rank))
-    if node and node not in stream.nodes:
+    if not stream.found:
+        _nothing(statuses, rank, follow, tell)
+    elif node and node not in stream.nodes:
         known = f"The lines come from {', '.join(sorted(stream.nodes))}." if stream.nodes else _UNLABELLED
-        raise LaunchError(f"no line of the log comes from node {node}. {known}")
+        raise InputError(Problem(f"no line of the log comes from node {node}", "node", known))
     return statuses
 
 
@@ -108,14 +112,23 @@ def _drain(stream: Stream, remote: bool) -> None:
         pass
 
 
-def _nothing(statuses: Sequence[TaskStatus], rank: int | None) -> str:
+def _nothing(statuses: Sequence[TaskStatus], rank: int | None, follow: bool, tell: Write | None) -> None:
+    """Say that there is no log, and why: as an error where showing it was all that was asked for."""
     started = [s for s in statuses if s.observation.started or s.observation.state is State.RUNNING]
     if rank is not None and started:
-        return (
-            f"there is no log of rank {rank}: {_states(statuses)}. "
-            "Ranks count from 0, and have logs of their own under torchrun and srun."
-        )
-    return f"there is no log yet: {_states(statuses)}. With -f the lines are shown as they come."
+        fix = "Ranks count from 0, and have logs of their own under torchrun and srun."
+        raise InputError(Problem(f"there is no log of rank {rank}: {_states(statuses)}", "rank", fix))
+    if not all(s.observation.state.final for s in statuses):
+        hint = "" if follow else " With -f the lines are shown as they come."
+        text = f"there is no log yet: {_states(statuses)}.{hint}"
+    elif started:
+        text = f"there is no log: {_states(statuses)}. It was never written, or it was removed."
+    else:
+        text = f"there is no log, and none will come: {_states(statuses)}."
+    if not follow:
+        raise LaunchError(text)
+    if tell:
+        tell(text)
 
 
 def _states(statuses: Sequence[TaskStatus]) -> str:
@@ -126,4 +139,4 @@ def _states(statuses: Sequence[TaskStatus]) -> str:
 
 
 def _print(text: str) -> None:
-    print(text, end="", flush=True)
+    streams.write(sys.stdout, text, exact=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from typing import TextIO
@@ -21,8 +22,9 @@ def ensure() -> None:
             os.set_inheritable(opened, True)
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
-            mode = "w" if number else "r"
-            setattr(sys, name, open(number, mode, encoding="utf-8", errors="surrogateescape", closefd=False))
+            raw = io.FileIO(number, "w" if number else "r", closefd=False)
+            buffer = io.BufferedWriter(raw) if number else io.BufferedReader(raw)
+            setattr(sys, name, io.TextIOWrapper(buffer, encoding="utf-8", errors="surrogateescape"))
 
 
 def give_up(stream: TextIO) -> None:

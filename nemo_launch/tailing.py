@@ -3,11 +3,14 @@
 Logs lie on file systems such as NFS and Lustre, where a file that grows on another machine may be stale, may show
 zeros where bytes are still on their way, and may shrink. So a file is opened anew for every read, trailing zeros are
 left for the next read, and a file that is shorter than what was read begins again.
+
+A log need not be text. What is handed on is decoded with ``surrogateescape``, so that its bytes can be had back.
 """
 
 from __future__ import annotations
 
 import codecs
+import os
 import re
 import time
 from collections import deque
@@ -106,7 +109,7 @@ class Stream:
         for (name, _), part in self._parts.items():
             pieces = part.read(last, whole=self._labelled or bool(self._select.node))
             some |= pieces is not None
-            texts += (self._text(name, part, piece) for piece in pieces or () if self._wanted(piece))
+            texts += (self._text(name, piece) for piece in pieces or () if self._wanted(piece))
         if self._kept is not None:
             self._kept.extend(texts)
         elif texts:
@@ -130,11 +133,11 @@ class Stream:
             return True
         label = _LABEL.match(piece)
         if label:
-            self.nodes.add(label[1].decode("utf-8", "replace"))
-        return bool(label and label[1] == self._select.node.encode())
+            self.nodes.add(label[1].decode("utf-8", "surrogateescape"))
+        return bool(label and label[1] == os.fsencode(self._select.node))
 
-    def _text(self, name: str, part: _Part, piece: bytes) -> str:
-        text = part.decode(piece)
+    def _text(self, name: str, piece: bytes) -> str:
+        text = piece.decode("utf-8", "surrogateescape")
         return f"[{name}] {text}" if self._labelled else text
 
     def _put(self, texts: list[str]) -> None:
@@ -149,7 +152,6 @@ class _Part:
         self._tail = tail
         self._rest = b""
         self._since = 0.0
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def read(self, last: bool, whole: bool) -> list[bytes] | None:
         """Lines that are complete now; None when the file had nothing new."""
@@ -159,10 +161,18 @@ class _Part:
         *lines, self._rest = (self._rest + data).split(b"\n")
         pieces = [line + b"\n" for line in lines]
         stale = not whole and not lines_came and time.monotonic() - self._since > _PARTIAL
-        if self._rest and ((last and not data) or stale):
-            pieces.append(self._rest + b"\n" if last and whole else self._rest)
+        if self._rest and last and not data:
+            pieces.append(self._rest + b"\n" if whole else self._rest)
             self._rest = b""
+        elif self._rest and stale:
+            end = len(self._rest) - _begun(self._rest)
+            pieces += [self._rest[:end]] if end else []
+            self._rest = self._rest[end:]
         return pieces if data or pieces else None
 
-    def decode(self, piece: bytes) -> str:
-        return self._decoder.decode(piece, piece.endswith(b"\n"))
+
+def _begun(data: bytes) -> int:
+    """How many bytes at the end are the beginning of a character whose rest is still to come."""
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+    decoder.decode(data)
+    return len(decoder.getstate()[0])

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_launch import logs, tailing
-from nemo_launch.errors import LaunchError, RecordError
+from nemo_launch.errors import InputError, LaunchError, RecordError
 from nemo_launch.executors.base import Handle, Job, LogSource, Observation, State
 from nemo_launch.observing import TaskStatus
 from nemo_launch.records import TaskPaths
@@ -40,6 +40,7 @@ class FakeExperiment:
         self.executor = Here()
         self.states = dict.fromkeys(names, State.RUNNING)
         self.folder = folder
+        self.started: float | None = 1.0
         for name in names:
             (folder / name).mkdir()
 
@@ -52,7 +53,7 @@ class FakeExperiment:
                 name,
                 Job(name, TaskPaths(str(self.folder / name), str(self.folder / name)), Handle("7")),
                 self.executor,  # type: ignore[arg-type]
-                Observation(state, started=1.0),
+                Observation(state, started=self.started),
             )
             for name, state in self.states.items()
         ]
@@ -167,10 +168,33 @@ def test_lines_of_several_tasks_carry_their_names(tmp_path: Path) -> None:
     assert shown(experiment, ["a", "b"]) == "[a] one\n[b] three\n[a] two\n"
 
 
-def test_bytes_that_are_no_text_do_not_stop_a_log(tmp_path: Path) -> None:
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.binary().filter(lambda data: not data.endswith(b"\0"))), st.booleans())
+def test_every_byte_passes_however_it_was_written(
+    tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], slow: bool
+) -> None:
+    experiment = FakeExperiment(tmp_path_factory.mktemp("e"), "t")
+    log, out = experiment.log("t"), list[str]()
+    stream = tailing.Stream(["t"], out.append)
+    with pytest.MonkeyPatch.context() as patch:
+        if slow:
+            patch.setattr(tailing, "_PARTIAL", -1.0)  # every line without its end has been waiting for long
+        for count in range(len(pieces) + 1):
+            log.write_bytes(b"".join(pieces[:count]))
+            stream.update(experiment.statuses())
+            while stream.pump():
+                pass
+    while stream.pump(last=True):
+        pass
+    assert "".join(out).encode("utf-8", "surrogateescape") == b"".join(pieces)
+
+
+def test_bytes_reach_standard_output_as_they_are(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     experiment = FakeExperiment(tmp_path, "t")
-    experiment.log("t").write_bytes(b"\xff\xfe ok\n")
-    assert shown(experiment, ["t"]).endswith(" ok\n")
+    data = bytes(range(1, 256)) + "é\n".encode() + b"\xe2\x82"
+    experiment.log("t").write_bytes(data)
+    logs.show(experiment, ["t"])  # type: ignore[arg-type]
+    assert capfdbinary.readouterr().out == data
 
 
 def test_newest_lines(tmp_path: Path) -> None:
@@ -185,15 +209,17 @@ def test_a_rank_has_a_log_of_its_own(tmp_path: Path) -> None:
     experiment.log("t").write_text("[n:0] a\n[n:1] b\n")
     (tmp_path / "t" / "rank-1.log").write_text("b\n")
     assert shown(experiment, ["t"], rank=1) == "b\n"
-    with pytest.raises(LaunchError, match="no log of rank 5"):
-        shown(experiment, ["t"], rank=5)
+    for state in (State.RUNNING, State.SUCCEEDED):
+        experiment.states["t"] = state
+        with pytest.raises(InputError, match="no log of rank 5"):
+            shown(experiment, ["t"], rank=5, follow=state is State.SUCCEEDED)
 
 
 def test_lines_of_one_node(tmp_path: Path) -> None:
     experiment = FakeExperiment(tmp_path, "t")
     experiment.log("t").write_text("starting\n[n-1:0] a\n[n-2:1] b\n[n-1:2] c\n")
     assert shown(experiment, ["t"], node="n-1") == "[n-1:0] a\n[n-1:2] c\n"
-    with pytest.raises(LaunchError, match=r"no line of the log comes from node n-3. The lines come from n-1, n-2"):
+    with pytest.raises(InputError, match=r"no line of the log comes from node n-3. The lines come from n-1, n-2"):
         shown(experiment, ["t"], node="n-3")
 
 
@@ -202,6 +228,22 @@ def test_no_log_yet_is_said(tmp_path: Path) -> None:
     experiment.states["t"] = State.PENDING
     with pytest.raises(LaunchError, match="there is no log yet: t is PENDING"):
         shown(experiment, ["t"])
+
+
+@pytest.mark.parametrize(
+    ("started", "says"),
+    [(None, "there is no log, and none will come: t is CANCELLED"), (1.0, "It was never written, or it was removed")],
+)
+def test_no_log_of_what_has_ended_is_no_promise(tmp_path: Path, started: float | None, says: str) -> None:
+    experiment = FakeExperiment(tmp_path, "t")
+    experiment.states["t"], experiment.started = State.CANCELLED, started
+    with pytest.raises(LaunchError) as raised:
+        shown(experiment, ["t"])
+    told: list[str] = []
+    assert shown(experiment, ["t"], follow=True, tell=told.append) == ""
+    for text in (str(raised.value), *told):
+        assert says in text
+        assert "yet" not in text and "-f" not in text
 
 
 def test_following_waits_for_the_log_and_ends_with_the_task(tmp_path: Path) -> None:

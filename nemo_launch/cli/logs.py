@@ -38,9 +38,12 @@ def run(prog: str, argv: list[str]) -> int:
             rank=asked.rank,
             node=asked.node,
             lines=asked.lines,
-            write=output.say,
+            write=lambda text: output.say(text, exact=True),
             tell=lambda text: output.tell(errors.note(prog, text)),
         )
+    except InputError as error:
+        flags = {"rank": "--rank", "node": "--node"}
+        raise InputError([p._replace(where=flags.get(p.where, p.where)) for p in error.problems]) from None
     except KeyboardInterrupt:
         if not asked.follow:
             raise

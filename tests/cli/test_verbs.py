@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
-from tests.cli.conftest import Cli
+from tests.cli.conftest import RUN_PY, Cli
 
 
 @pytest.fixture
@@ -44,6 +46,33 @@ def test_logs_of_a_rank_need_no_node(ran: Cli) -> None:
     done = ran("logs", "--rank", "0", "--node", "here")
     assert done.code == 2
     assert "--rank, --node" in done.err
+
+
+@pytest.mark.parametrize(
+    "words", [["--rank", "5"], ["--node", "nope"], ["-f", "--rank", "5"], ["-f", "--node", "nope"]]
+)
+def test_logs_of_a_rank_or_node_that_there_is_not(ran: Cli, words: list[str]) -> None:
+    done = ran("logs", "bad", *words)
+    assert (done.code, done.out) == (2, "")
+    assert f"run.py: error: {words[-2]}: " in done.err
+
+
+@pytest.mark.parametrize("locale", ["C.UTF-8", "C", "en_US.ISO-8859-1"])
+def test_bytes_of_a_log_pass_as_they_are(cli: Cli, locale: str) -> None:
+    cli.script(
+        "a.py", "import os, random\nos.write(1, random.Random(1).randbytes(100_000).replace(b'\\0', b'') + b'\\n')"
+    )
+    env = {**cli.env, "LC_ALL": locale, "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+
+    def out(*words: str) -> bytes:
+        return subprocess.run([sys.executable, RUN_PY, *words], cwd=cli.work, env=env, capture_output=True).stdout
+
+    followed = out("-s", "a.py", "--launcher", "none")
+    [log] = cli.home.glob("experiments/a/*/a/*.log")
+    data = log.read_bytes()
+    assert len(data) > 99_000
+    assert out("logs", "a") == data
+    assert followed.startswith(data)
 
 
 def test_list(ran: Cli) -> None:
