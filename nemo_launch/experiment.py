@@ -134,12 +134,32 @@ class Experiment:
                 lowering.Added(name, recipe, executor, tuple(dict.fromkeys((*after, *names[i - 1 : i]))))
                 for i, (name, recipe, executor, after) in enumerate(self._adds)
             ]
-        tasks = self._stored(self._lowered())
+        tasks = self._lowered()
+        added = packaging.Provisional(self._folders())
+        try:
+            self._submit(self._stored(tasks, added), added, again, tell)
+        except BaseException:
+            if os.path.lexists(self.paths.dir):
+                added.keep()
+            else:  # refused: nothing was submitted
+                added.take_back()
+            raise
+        added.keep()
+
+    def _submit(
+        self, tasks: list[tuple[Task, Executor]], added: packaging.Provisional, again: bool, tell: adopting.Tell
+    ) -> None:
         request = launching.request_digest(self.title, tasks)
         found = None if again else adopting.unfinished(self._home, self.title, request, tasks, tell)
         self.adopted = found is not None
         self.paths = found or launching.create(self._home, self.title, request, tasks)
-        plans = [(executor.plan(task, self._paths_of(task.name, executor)), executor) for task, executor in tasks]
+        try:
+            tasks = self._stored(tasks, added)  # once more, should anybody have thought them unused meanwhile
+            plans = [(executor.plan(task, self._paths_of(task.name, executor)), executor) for task, executor in tasks]
+        except BaseException:
+            if not self.adopted:
+                launching.discard(self.paths)
+            raise
         self._tasks = [(task.name, task.after, executor) for task, executor in tasks]
         self._ran = True
         self.plans = [plan for plan, _ in plans]
@@ -275,9 +295,18 @@ class Experiment:
     def _lowered(self) -> list[tuple[Task, Executor]]:
         return lowering.lowered(self.title, self._adds, self._site)
 
-    def _stored(self, tasks: list[tuple[Task, Executor]]) -> list[tuple[Task, Executor]]:
+    def _stored(self, tasks: list[tuple[Task, Executor]], added: packaging.Provisional) -> list[tuple[Task, Executor]]:
         """Write the snapshots; a file that was edited meanwhile is taken as it was copied, and the task follows."""
-        return [(packaging.stored(task, self._site(executor).snapshots), executor) for task, executor in tasks]
+        return [(packaging.stored(task, self._site(executor).snapshots, added), executor) for task, executor in tasks]
+
+    def _folders(self) -> list[str]:
+        """Those that a launch makes where there are none, beside the experiment's own."""
+        folders = [os.path.join(records.experiments(self._home), self.title)]
+        for executor in dict.fromkeys(one.executor for one in self._adds):
+            folders.append(self._site(executor).snapshots)
+            if job_dir := launching.job_dir(executor):
+                folders.append(os.path.join(job_dir, self.title))
+        return folders
 
 
 def observe_all(experiments: Sequence[Experiment]) -> dict[str, list[TaskStatus]]:

@@ -16,8 +16,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from nemo_launch import adopting, identity, ledger, observing, records
-from nemo_launch.errors import RecordError, SchedulerError
+from nemo_launch import adopting, here, identity, ledger, observing, records
+from nemo_launch.errors import LaunchError, SchedulerError
 from nemo_launch.executors.base import Executor, Job, Plan, State
 from nemo_launch.records import ExperimentPaths
 from nemo_launch.task import Task, digest
@@ -73,7 +73,7 @@ def create(home: str, title: str, request: str, tasks: Sequence[tuple[Task, Exec
                 "id": paths.id,
                 "title": title,
                 "created": time.time(),
-                "cwd": os.getcwd(),
+                "cwd": here.known(),
                 "request": request,
                 "launcher": {**identity.mine(), "python": sys.executable},
                 "tasks": entries,
@@ -121,7 +121,7 @@ def nothing_submitted(paths: ExperimentPaths, names: Sequence[str]) -> bool:
 def job_dir(executor: Executor) -> str | None:
     """The folder that the nodes see, where the executor names one."""
     value = getattr(executor.config, "job_dir", None)
-    return os.path.abspath(os.path.expanduser(value)) if value else None
+    return here.absolute(value) if value else None
 
 
 def start(
@@ -147,7 +147,7 @@ def start(
                 over = adopting.ended(observing.observe(refresh(paths, known)))
         submit(plans, book)
         return over
-    except (SchedulerError, RecordError):
+    except LaunchError:
         if nothing_submitted(paths, names):
             discard(paths, plans)
         raise

@@ -23,6 +23,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from nemo_launch import here
 from nemo_launch.errors import InputError, Problem, RecordError
 
 SCHEMA_VERSION = 1
@@ -174,7 +175,7 @@ class ExperimentPaths:
 def home() -> str:
     """``$NEMORUN_HOME``, else ``~/.nemo_run``; absolute."""
     value = os.environ.get("NEMORUN_HOME") or os.path.join("~", ".nemo_run")
-    path = os.path.abspath(os.path.expanduser(value))
+    path = here.absolute(value)
     if "\n" in path:
         raise InputError(Problem(f"{path!r} has a newline in it", "NEMORUN_HOME", "Choose another directory."))
     return path
@@ -197,8 +198,9 @@ def claim_experiment(base: str, title: str) -> ExperimentPaths:
     by readers.
     """
     second = int(time.time())
+    folder = os.path.join(experiments(base), title)
     try:
-        os.makedirs(os.path.join(experiments(base), title), exist_ok=True)
+        os.makedirs(folder, exist_ok=True)
         while True:
             paths = ExperimentPaths(base, title, f"{title}_{second}")
             try:
@@ -206,6 +208,8 @@ def claim_experiment(base: str, title: str) -> ExperimentPaths:
                 return paths
             except FileExistsError:
                 second += 1
+            except FileNotFoundError:  # a launch that was refused has removed the empty folder
+                os.makedirs(folder, exist_ok=True)
     except OSError as error:
         raise unwritable(base, error) from error
 

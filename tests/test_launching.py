@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nemo_launch import Experiment, SchedulerRefused, Script, SlurmExecutor
+from nemo_launch import (
+    Experiment,
+    LocalExecutor,
+    RecordError,
+    SchedulerRefused,
+    Script,
+    SlurmExecutor,
+    packaging,
+    records,
+)
+from nemo_launch.packaging import provisional
 from nemo_launch.transport import Completed, LocalTransport
 
 
@@ -32,4 +46,140 @@ def test_a_refused_launch_leaves_no_files_where_the_nodes_look(tmp_path: Path, m
     with pytest.raises(SchedulerRefused, match="Invalid account"):
         experiment.run(detach=True)
     assert Experiment.catalog() == []
-    assert [path for path in shared.rglob("*") if path.is_file() and "snapshots" not in path.parts] == []
+    assert not shared.exists()
+
+
+# -- everything else that a refused launch made --------------------------------------------------------------------
+
+
+def everything(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("NEMORUN_HOME", str(tmp_path / "new" / "home"))
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    (tmp_path / "work" / "sub").mkdir(parents=True)
+    (tmp_path / "work" / "job.sh").write_text("true\n")
+    return tmp_path / "work"
+
+
+def refused(work: Path, transport: LocalTransport, tasks: int = 1, **fields: Any) -> None:
+    experiment = Experiment("demo", SlurmExecutor(work_dir=str(work), transport=transport, **fields))
+    for _ in range(tasks):
+        experiment.add(Script("job.sh"))
+    with pytest.raises(SchedulerRefused, match="Invalid account"):
+        experiment.run(detach=True)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_a_refused_launch_leaves_nothing_where_nothing_was(
+    tmp_path: Path, work: Path, shared: bool, tasks: int
+) -> None:
+    before = everything(tmp_path)
+    refused(work, Refusing(), tasks, **({"job_dir": str(tmp_path / "jobs")} if shared else {}))
+    assert everything(tmp_path) == before
+
+
+def launched(work: Path, title: str = "other") -> Experiment:
+    """A launch of the same code that goes well."""
+    experiment = Experiment(title, LocalExecutor(work_dir=str(work)))
+    experiment.add(Script("job.sh"))
+    experiment.run()
+    return experiment
+
+
+def test_a_refused_launch_leaves_what_was_there_before(tmp_path: Path, work: Path) -> None:
+    launched(work, "demo")
+    before = everything(tmp_path)
+    assert any("snapshots/" in name for name in before)
+    refused(work, Refusing())
+    assert everything(tmp_path) == before
+
+
+def test_a_snapshot_that_another_launch_uses_by_now_stays(work: Path) -> None:
+    """That one succeeds between this one's snapshot and its refusal."""
+
+    class Meanwhile(Refusing):
+        def run(self, argv: Sequence[str], **more: Any) -> Completed:
+            if argv[0].endswith("sbatch") and "--parsable" in argv:
+                launched(work)
+            return super().run(argv, **more)
+
+    refused(work, Meanwhile())
+    assert Experiment.catalog() == [Experiment.from_title("other").id]
+    task = json.loads(Path(Experiment.from_title("other").jobs()[0][0].paths.task).read_text())
+    assert os.path.isfile(task["argv"][0])
+
+
+def test_a_launch_that_cannot_be_recorded_leaves_nothing(
+    tmp_path: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = everything(tmp_path)
+
+    def full(path: str, *_: Any, **__: Any) -> None:
+        raise records.unwritable(path, OSError(errno.ENOSPC, "No space left on device", path))
+
+    monkeypatch.setattr(records, "write_bytes", full)
+    experiment = Experiment("demo", LocalExecutor(work_dir=str(work)))
+    experiment.add(Script("job.sh"))
+    with pytest.raises(RecordError, match="No space left"):
+        experiment.run()
+    assert everything(tmp_path) == before
+
+
+def test_an_accepted_launch_leaves_only_the_snapshot_beside_its_record(work: Path) -> None:
+    home = Path(launched(work).paths.home)
+    assert [name for name in os.listdir(home / "snapshots") if name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("step", ["readlink", "rename", "unlink"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_snapshot_taken_back_and_used_at_the_same_time_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, when: str
+) -> None:
+    """Whatever the two have done so far when the other one comes."""
+    code, snapshots = packaging.inline("job.sh", "true"), str(tmp_path / "snapshots")
+    added = packaging.Provisional([snapshots])
+    packaging.store(code, snapshots, added)
+    real, times = getattr(os, step), []
+
+    def meanwhile(*args: Any, **more: Any) -> Any:
+        monkeypatch.setattr(os, step, real)
+        times.append(step)
+        if when == "before":
+            packaging.store(code, snapshots)
+        try:
+            return real(*args, **more)
+        finally:
+            if when == "after":
+                packaging.store(code, snapshots)
+
+    monkeypatch.setattr(os, step, meanwhile)
+    added.take_back()
+    assert times == [step]
+    assert os.listdir(snapshots) == [code.digest]
+    assert (tmp_path / "snapshots" / code.digest / "job.sh").read_text() == "true"
+
+
+def test_many_launches_of_the_same_code_of_which_some_are_refused(tmp_path: Path) -> None:
+    """Whoever is not refused finds the snapshot, whatever the others do."""
+    snapshots = str(tmp_path / "snapshots")
+
+    def one(number: int) -> bool:
+        code = packaging.inline("job.sh", f"echo {number // 4}")
+        added = packaging.Provisional([snapshots])
+        packaging.store(code, snapshots, added)
+        if number % 4:
+            added.take_back()
+            return True
+        there = os.path.isdir(os.path.join(snapshots, code.digest))
+        added.keep()
+        return there
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(one, range(400)))
+    assert len([name for name in os.listdir(snapshots) if name.endswith(provisional.TEMPORARY)]) == 0
+    assert {packaging.inline("job.sh", f"echo {n}").digest for n in range(100)} <= set(os.listdir(snapshots))

@@ -71,6 +71,7 @@ def tree(folder: str, top: str, skip: Iterable[str]) -> Tree | str:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     env=env,
+                    cwd=folder,  # git wants to know where it is called, which may be no more
                 )
             )
         (files, files_error), (state, state_error) = (p.communicate(timeout=TIME_LIMIT) for p in processes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import stat
@@ -12,14 +13,19 @@ from dataclasses import replace
 
 from nemo_launch import records
 from nemo_launch.packaging.naming import LINK, Known, chunks, digest, link_target
+from nemo_launch.packaging.provisional import TEMPORARY, TOKEN, Provisional, claim, remove
 from nemo_launch.task import Code, Task
 
-_UNFINISHED = ".tmp"
 _ABANDONED = 24 * 3600.0
 
 
-def store(code: Code, snapshots: str) -> Code:
+def store(code: Code, snapshots: str, added: Provisional | None = None) -> Code:
     """Keep a copy of the code as ``<snapshots>/<digest>``: whole or not at all, read-only; one that exists is reused.
+
+    Args:
+        code: as it was collected.
+        snapshots: the folder of all snapshots.
+        added: is told what is new, so that it can be taken back; without it, all is here to stay.
 
     Returns:
         The code as it was copied: when files changed after they were collected, its digest is another one.
@@ -27,32 +33,29 @@ def store(code: Code, snapshots: str) -> Code:
     Raises:
         RecordError: it cannot be written (full disk, no permission); nothing is left behind.
     """
-    if os.path.isdir(os.path.join(snapshots, code.digest)):
+    named = os.path.join(snapshots, code.digest)
+    if (added and added.holds(named)) or claim(named):
         return code
-    import tempfile
-
     temporary = ""
     try:
-        os.makedirs(snapshots, exist_ok=True)
-        _sweep(snapshots)
-        temporary = tempfile.mkdtemp(prefix=f".{code.digest[:12]}-", suffix=_UNFINISHED, dir=snapshots)
+        temporary = _begin(code, snapshots)
         copied = _copy(code, temporary)
-        _publish(code, temporary, os.path.join(snapshots, copied.digest))
+        _publish(code, temporary, os.path.join(snapshots, copied.digest), added)
         return copied
     except OSError as error:
         raise records.unwritable(snapshots, error) from error
     finally:
         if temporary:
-            _remove(temporary)
+            remove(temporary)
 
 
-def stored(task: Task, snapshots: str) -> Task:
+def stored(task: Task, snapshots: str, added: Provisional | None = None) -> Task:
     """Keep the code of a task; its paths follow when files changed since it was lowered.
 
     Raises:
         RecordError: see ``store``.
     """
-    codes = tuple(store(code, snapshots) for code in task.code)
+    codes = tuple(store(code, snapshots, added) for code in task.code)
     moved = {
         os.path.join(snapshots, old.digest): os.path.join(snapshots, new.digest)
         for old, new in zip(task.code, codes, strict=True)
@@ -71,6 +74,22 @@ def stored(task: Task, snapshots: str) -> Task:
     return replace(
         task, code=codes, argv=(follow(program), *args), pythonpath=tuple(follow(path) for path in task.pythonpath)
     )
+
+
+def _begin(code: Code, snapshots: str) -> str:
+    """A new folder to copy into; a launch that takes its own back may remove the one above it in between."""
+    import tempfile
+
+    left = 5
+    while True:
+        os.makedirs(snapshots, exist_ok=True)
+        try:
+            _sweep(snapshots)
+            return tempfile.mkdtemp(prefix=f".{code.digest[:12]}-", suffix=TEMPORARY, dir=snapshots)
+        except FileNotFoundError:
+            left -= 1
+            if not left:
+                raise
 
 
 def _copy(code: Code, to: str) -> Code:
@@ -127,7 +146,7 @@ def _write(path: str, chunks: Iterator[bytes], mode: int) -> bytes:
     return hashed.digest()
 
 
-def _publish(code: Code, temporary: str, final: str) -> None:
+def _publish(code: Code, temporary: str, final: str, added: Provisional | None) -> None:
     """Make the copy read-only and give it its name in one step."""
     for folder, _, _ in os.walk(temporary, topdown=False):
         original = os.path.join(code.root, os.path.relpath(folder, temporary))
@@ -136,28 +155,27 @@ def _publish(code: Code, temporary: str, final: str) -> None:
         except OSError:
             mode = 0o700
         os.chmod(folder, mode & 0o555 | 0o500)
-    try:
-        os.rename(temporary, final)
-    except OSError:
-        if not os.path.isdir(final):  # else another launcher stored the same code first
-            raise
+    while True:
+        if added and added.holds(final):
+            return
+        if added:
+            added.mark(final)
+        try:
+            os.rename(temporary, final)
+            return
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
+        # another launcher stored the same code first; it may have taken it back by now
+        if added.shared(final) if added else claim(final):
+            return
 
 
 def _sweep(snapshots: str) -> None:
     """Remove what launchers that were killed a day ago or earlier had begun."""
     with os.scandir(snapshots) as entries:
         for entry in entries:
-            if entry.name.startswith(".") and entry.name.endswith(_UNFINISHED):
+            if entry.name.startswith(".") and entry.name.endswith((TEMPORARY, TOKEN)):
                 with contextlib.suppress(OSError):
-                    if time.time() - entry.stat().st_mtime > _ABANDONED:
-                        _remove(entry.path)
-
-
-def _remove(temporary: str) -> None:
-    import shutil
-
-    if os.path.isdir(temporary):
-        for folder, _, _ in os.walk(temporary):
-            with contextlib.suppress(OSError):
-                os.chmod(folder, 0o700)
-        shutil.rmtree(temporary, ignore_errors=True)
+                    if time.time() - entry.stat(follow_symlinks=False).st_mtime > _ABANDONED:
+                        remove(entry.path) if entry.is_dir(follow_symlinks=False) else os.unlink(entry.path)
