@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from nemo_launch import launching, packaging, records
+from nemo_launch import here, launching, packaging, records
 from nemo_launch.errors import InputError, Problem
 from nemo_launch.executors.base import Executor
 from nemo_launch.recipes import Recipe, Site
@@ -50,11 +50,11 @@ def lowered(title: str, added: Sequence[Added], site: Callable[[Executor], Site]
 def site(executor: Executor, home: str) -> Site:
     """What lowering needs to know of the place where an executor's tasks run."""
     config = executor.config
-    work_dir = os.path.abspath(os.path.expanduser(config.work_dir or os.getcwd()))
+    work_dir = here.absolute(config.work_dir or here.directory())
     base = launching.job_dir(executor) or home
     given = (config.log_dir, config.cache_dir, config.data_dir)
     leave_out = [records.experiments(home), records.snapshots(home), base]
-    leave_out += [os.path.abspath(os.path.expanduser(folder)) for folder in given if folder]
+    leave_out += [here.absolute(folder) for folder in given if folder]
     return Site(config, work_dir, records.snapshots(base), tuple(p for p in leave_out if p != work_dir))
 
 

@@ -73,9 +73,6 @@ def _failed(prog: str, words: list[str], error: Exception) -> int:
     if isinstance(error, LaunchError):
         _complain(errors.paragraphs(prog, error))
         return error.exit_code
-    if isinstance(error, FileNotFoundError) and error.filename is None and not _here():
-        _complain(f"{prog}: error: the current directory has been removed. Change to one that exists.\n")
-        return 2
     if isinstance(error, ModuleNotFoundError) and error.name in _DEPENDENCIES:
         what = f"the Python package {_DEPENDENCIES[error.name]} is missing from {sys.executable}"
         _complain(f"{prog}: error: {what}. Install it there, or call {prog} with the Python that has it.\n")
@@ -88,13 +85,6 @@ def _complain(text: str) -> None:
     from nemo_launch.cli.output import tell
 
     tell(text)
-
-
-def _here() -> bool:
-    try:
-        return bool(os.getcwd())
-    except OSError:
-        return False
 
 
 def _prog() -> str:

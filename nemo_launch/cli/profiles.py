@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from nemo_launch.cli import output
@@ -19,7 +18,7 @@ def run(prog: str, argv: list[str]) -> int:
     from nemo_launch.config import profiles
     from nemo_launch.views import errors, json
 
-    found = profiles.load(os.path.expanduser(asked.work_dir))
+    found = profiles.load(asked.work_dir)
     reports = found.check_all()
     problems = [problem for report in reports for problem in report.problems]
     if asked.json:

@@ -124,7 +124,7 @@ def _layers(flags: argparse.Namespace) -> tuple[str, list[Layer], list[Problem]]
         from nemo_launch.config import profiles
 
         try:
-            profile = profiles.load(os.path.expanduser(flags.work_dir or ".")).resolve(kind)
+            profile = profiles.load(flags.work_dir or ".").resolve(kind)
             kind, layers = profile.kind, [profile.layer]
         except InputError as error:
             kind = None
@@ -156,12 +156,12 @@ def _config_file(path: str, kind: str | None) -> tuple[str | None, Layer]:
 
 def _block(flags: argparse.Namespace, config: type[ExecutorConfig], notes: list[str]) -> tuple[Layer, list[Problem]]:
     """What the script says of itself (PEP 723); read, never executed."""
-    from nemo_launch import scripts
+    from nemo_launch import here, scripts
     from nemo_launch.config import script_metadata
 
     nothing = Layer("", {})
     try:
-        path = scripts.find(flags.script, os.path.abspath(os.path.expanduser(flags.work_dir or ".")))
+        path = scripts.find(flags.script, here.absolute(flags.work_dir or "."))
         with open(path, encoding="utf-8", errors="replace") as file:
             found = script_metadata.read(file.read())
     except (InputError, OSError):

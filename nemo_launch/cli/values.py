@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 
-from nemo_launch import environment
+from nemo_launch import environment, here
 from nemo_launch.cli.flags import DIRECTORIES, FLAGS
-from nemo_launch.errors import Problem
+from nemo_launch.errors import InputError, Problem
 
 
 def _given(flags: argparse.Namespace, dest: str) -> list[str]:
@@ -18,21 +18,30 @@ def _given(flags: argparse.Namespace, dest: str) -> list[str]:
 def of_flags(flags: argparse.Namespace) -> tuple[dict[str, object], list[Problem]]:
     """Config fields that were given as flags, as text."""
     values: dict[str, object] = {}
+    found: list[Problem] = []
     for flag in FLAGS:
         value = getattr(flags, flag.dest)
-        if not flag.field or flag.field == "env_vars" or value in (None, False):
+        if isinstance(value, list):
+            value = [word for word in value if word.strip()]
+        # what is empty is told by empty(), and by nobody else
+        unset = value in (None, False, []) or (isinstance(value, str) and not value.strip())
+        if unset or not flag.field or flag.field == "env_vars":
             continue
-        if flag.field in DIRECTORIES and value.strip():
-            value = os.path.abspath(os.path.expanduser(value))
-        if flag.field == "container_image" and value.endswith(".sqsh") and "://" not in value:
-            value = os.path.abspath(os.path.expanduser(value))  # without a / it would be taken for a registry's name
+        # without a / an image would be taken for a registry's name
+        image = flag.field == "container_image" and value.endswith(".sqsh") and "://" not in value
+        if flag.field in DIRECTORIES or image:
+            try:
+                value = here.absolute(value)
+            except InputError as error:
+                found += error.problems
+                continue
         values[flag.field] = False if flag.field == "snapshot" else value
     env, secrets, problems = _environment(flags.env or [])
     if env:
         values["env_vars"] = env
     if secrets:
-        values["secrets"] = [*(flags.secret or []), *secrets]
-    return values, problems
+        values["secrets"] = [*_given(flags, "secret"), *secrets]
+    return values, [*found, *problems]
 
 
 def _environment(words: list[str]) -> tuple[dict[str, str], list[str], list[Problem]]:

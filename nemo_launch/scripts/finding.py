@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 
+from nemo_launch import here
 from nemo_launch.errors import InputError, Problem
 
 _NAMES_READ = 2000
@@ -48,14 +49,15 @@ def find(path: str, work_dir: str) -> str:
 
 def _bases(work_dir: str) -> list[str]:
     ours = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    bases = [work_dir, os.getcwd()]
+    current = here.known()
+    bases = [work_dir, current] if current else [work_dir]
     return list(dict.fromkeys([*bases, *(os.path.join(base, "recipes") for base in (*bases, ours))]))
 
 
 def _absolute(path: str) -> str:
     if ".." in path.split("/"):  # behind a link, .. is not what the text says
         return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
-    return os.path.abspath(path)
+    return here.absolute(path)
 
 
 def _near(wanted: str, bases: Sequence[str], folders: Sequence[str]) -> list[str]:

@@ -137,12 +137,47 @@ def test_a_clone_without_its_dependencies_names_them(cli: Cli) -> None:
     assert "bug" not in done.err
 
 
-def test_a_current_directory_that_is_gone(cli: Cli) -> None:
-    cli.work.rmdir()
-    command = f'mkdir "{cli.work}" && cd "{cli.work}" && rmdir "{cli.work}" && exec {sys.executable} "{RUN_PY}" -s a.sh'
-    done = subprocess.run(["sh", "-c", command], env=cli.env, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr == "run.py: error: the current directory has been removed. Change to one that exists.\n"
+def nowhere(cli: Cli, *words: str, **env: str) -> Done:
+    """run.py called from a directory that has been removed."""
+    gone = cli.work.parent / "gone"
+    command = f'mkdir "{gone}" && cd "{gone}" && rmdir "{gone}" && exec "$@"'
+    argv = ["sh", "-c", command, "sh", sys.executable, str(RUN_PY), *words]
+    done = subprocess.run(argv, env={**cli.env, **env}, capture_output=True, text=True, check=False, timeout=60)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("words", "env"),
+    [
+        (["-s", "a.sh"], {}),
+        (["-s", "{work}/a.sh"], {}),
+        (["-s", "{work}/a.sh", "-d", "."], {}),
+        (["-s", "{work}/a.sh", "-d", "{work}", "--log-dir", "logs"], {}),
+        (["-s", "{work}/a.sh", "-d", "{work}"], {"NEMORUN_HOME": "home"}),
+        (["-s", "{work}/a.sh", "-e", "mine"], {}),
+        (["status"], {"NEMORUN_HOME": "home"}),
+        (["profiles"], {}),
+    ],
+)
+def test_a_current_directory_that_is_gone(cli: Cli, words: list[str], env: dict[str, str]) -> None:
+    cli.script("a.sh", "true\n")
+    done = nowhere(cli, *(word.format(work=cli.work) for word in words), **env)
+    assert (done.code, done.out) == (2, "")
+    assert "current directory: it has been removed. Change to one that exists, or give whole paths" in done.err
+    assert "bug" not in done.err and len(done.err.splitlines()) == 1
+
+
+def test_whole_paths_need_no_current_directory(cli: Cli) -> None:
+    cli.script("a.sh", "echo hi\n")
+    subprocess.run(["git", "init", "-q", str(cli.work)], check=True)
+    identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", "-C", str(cli.work), *identity, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    script = str(cli.work / "a.sh")
+    for words in (["-s", script], ["-s", "a.sh"], ["-s", "a.sh", "--dry-run"]):
+        done = nowhere(cli, *words, "-d", str(cli.work))
+        assert (done.code, "hi" in done.out, done.err.count("error"), "git" in done.err) == (0, True, 0, False), done
+    assert "- Status: SUCCEEDED" in nowhere(cli, "status").out
+    assert nowhere(cli, "logs").out == "hi\n"
 
 
 @pytest.mark.parametrize("record", ["{}", '{"tasks": [{"name": "a"}]}', '{"tasks": 3}'])
