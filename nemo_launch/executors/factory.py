@@ -26,8 +26,10 @@ def executor(name: str, **fields: object) -> Executor:
         NotFound: no such profile.
         InputError: with every problem of the fields.
     """
+    from nemo_launch import arguments
     from nemo_launch.config.layers import Layer, merge
 
+    arguments.text(name, "executor", "the name of a kind or profile")
     given = Layer(f"executor({name!r})", fields)
     if name in KINDS:
         return make(name, fields, given.where)

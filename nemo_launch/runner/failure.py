@@ -28,7 +28,7 @@ def record(ranks: str, rank: int, world: int, status: int, tail: bytes, induced:
         induced: it was told to end, so this is no failure of its own.
     """
     if status == 0:
-        create(os.path.join(ranks, "rank-%d.ok" % rank), "")
+        create(os.path.join(ranks, "rank-%d.ok" % rank), "told" if induced else "")
         return
     node = node_name()
     exception, traceback = last_traceback(tail.decode("utf-8", "replace"))

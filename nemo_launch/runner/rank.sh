@@ -63,7 +63,7 @@ else # one rank: nothing between the program and the log
 fi
 
 if [ "$nl_code" = 0 ]; then
-  : >"$nl_ranks/rank-$nl_rank.ok"
+  printf %s "${nl_told:+told}" >"$nl_ranks/rank-$nl_rank.ok"
   exit 0
 fi
 nl_name=null

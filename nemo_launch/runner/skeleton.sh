@@ -62,6 +62,8 @@ $(nl_json "$nl_ended_by"), \"message\": $(nl_json "${3:-}"), \"followed\": $nl_f
   if [[ $nl_secrets_file && $2 != duplicate && (-z $nl_requeue || -z $nl_ended_by || -e $nl_job_dir/cancelled) ]]; then
     rm -f -- "$nl_secrets_file"
   fi
+  # Here nobody but this code says that tasks which depend on this one must not start.
+  if [[ $1 = 0 && $nl_ended_by && $nl_scheduler = local ]]; then exit 143; fi
   exit "$1"
 }
 
@@ -256,6 +258,10 @@ if [[ $nl_port && $nl_rc != 0 && -z $nl_ended_by && -e $nl_ranks/port-taken ]]; 
 fi
 
 nl_cause=ended nl_message=''
+# A rank was told to end and did so with 0: Slurm signals step after step, and this script may be about to hear it.
+if [[ $nl_rc = 0 && -z $nl_ended_by && $nl_scheduler = slurm ]] && cat -- "$nl_ranks"/rank-*.ok 2>/dev/null | grep -q .; then
+  sleep 1
+fi
 if [[ $nl_rc != 0 ]]; then
   # A launcher's own code says little (torchrun: always 1): the rank that failed first decides.
   if [[ ! -e $nl_ranks/first-failure.json && ! -e $nl_ranks/problem && -z $nl_ended_by ]]; then sleep 1; fi # NFS
@@ -267,7 +273,7 @@ if [[ $nl_rc != 0 ]]; then
     nl_rc=${BASH_REMATCH[1]}
   fi
 fi
-if [[ $nl_ended_by ]]; then
+if [[ $nl_ended_by ]]; then # whatever the code; where all came to their own end just then, the scheduler's word decides
   nl_cause=signal
   # srun says 0 for a step that was killed after a signal; only the ranks know whether they came to their end.
   if [[ $nl_rc = 0 && $(nl_count_ok) -lt $nl_processes ]]; then nl_rc=143; fi

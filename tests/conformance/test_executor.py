@@ -265,3 +265,28 @@ def test_a_plan_has_no_effect_and_repeats(site: Site) -> None:
     assert sorted(site.folder.rglob("*")) == before
     done = subprocess.run(["bash", "-n"], input=again.script.encode("utf-8", "surrogateescape"), capture_output=True)
     assert done.returncode == 0, done.stderr
+
+
+#: Takes the request to end well.
+SAVES = """#!/bin/bash
+trap 'echo saved > saved; exit 0' TERM
+echo up > up
+while :; do sleep 0.1; done
+"""
+
+
+def test_a_cancelled_run_that_ends_well_stays_cancelled(site: Site) -> None:
+    run = site.launch(site.task("a", SAVES), site.task("b", "#!/bin/sh\n", after=["a"]))
+    run.until_file(site.folder / "up")
+    assert run.cancel("a")["a"].state is State.CANCELLED
+    run.until_file(site.folder / "saved")
+    seen = run.wait()
+    assert {name: o.state for name, o in seen.items()} == {"a": State.CANCELLED, "b": State.CANCELLED}
+    time.sleep(2)
+    assert {name: o.state for name, o in run.poll().items()} == {"a": State.CANCELLED, "b": State.CANCELLED}
+
+
+def test_a_run_that_had_ended_before_it_was_cancelled_keeps_its_result(site: Site) -> None:
+    run = site.launch(site.task("a", "#!/bin/sh\nexit 0\n"))
+    run.wait()
+    assert run.cancel()["a"].state is State.SUCCEEDED

@@ -148,7 +148,7 @@ def test_traps_and_options_of_setup_do_not_stay(make_job: MakeJob) -> None:
     process = job.start()
     until(lambda: "begun" in job.log)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 0
+    assert process.wait(20) == 143
     assert job.outcome.cause == "signal"
 
 
@@ -200,13 +200,27 @@ def test_term_is_passed_on_once_and_the_end_is_recorded(make_job: MakeJob) -> No
     assert job.outcome.failure is None  # it was told to end
 
 
-def test_a_program_that_saves_and_ends_well_on_term_succeeded(make_job: MakeJob) -> None:
+def test_a_program_that_saves_and_ends_well_on_term_was_ended_all_the_same(make_job: MakeJob) -> None:
     job = shell(make_job, SLEEP)
     process = job.start()
     until(lambda: "begun" in job.log)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 0
-    assert "saved" in job.log and job.outcome.cause == "signal"
+    assert process.wait(20) == 143  # what depends on it must not start
+    assert "saved" in job.log and (job.outcome.cause, job.outcome.exit_code) == ("signal", 0)
+
+
+def test_a_step_that_hears_of_the_end_first_is_no_success(make_job: MakeJob, folder: Path) -> None:
+    job = shell(make_job, SLEEP, scheduler="slurm")
+    (folder / "bin" / "srun").write_text('#!/bin/bash\nwhile [[ $1 = --* ]]; do shift; done\nset -m\n"$@" &\n'
+                                         'echo $! >pid\nwait\n')  # fmt: skip
+    process = job.start()
+    until(lambda: "begun" in job.log)
+    os.killpg(int((folder / "pid").read_text()), signal.SIGTERM)
+    until(lambda: "saved" in job.log)
+    time.sleep(0.4)
+    process.send_signal(signal.SIGTERM)
+    process.wait(20)
+    assert (job.outcome.cause, job.outcome.signal) == ("signal", "SIGTERM")
 
 
 def test_cancelling_is_the_cause_when_the_marker_is_there(make_job: MakeJob) -> None:

@@ -101,16 +101,18 @@ def _ended(facts: Facts) -> Observation:
     reason = said.get("reason") or facts.outcome.reason
     if "cancelled" in (cause, facts.outcome.cause):
         return _observation(facts, State.CANCELLED, reason or "cancelled", code)
+    if cause is not None or facts.outcome.cause == "signal":
+        code = code or None  # a payload that ends well when it is told to is no failed exit code
     if cause == "timeout":
-        return _observation(facts, State.FAILED, reason or "reached its time limit", code)
-    if code == 0 and cause is None:
+        return _observation(facts, State.FAILED, "reached its time limit", code)
+    if code == 0:
         return _observation(facts, State.SUCCEEDED, reason, code)
+    if not reason and facts.outcome.signal and not facts.outcome.failure:
+        reason = f"ended by {facts.outcome.signal} from outside" + (f", exit code {code}" if code else "")
     if code is None and not reason:
         reason = f"killed by {said['signal']}" if "signal" in said else "ended without an exit code"
     if facts.outcome.failure and not reason:
         reason = str(facts.outcome.failure)
-    if not reason and facts.outcome.signal:
-        reason = f"ended by {facts.outcome.signal} from outside, exit code {code}"
     return _observation(facts, State.FAILED, reason or f"exit code {code}", code)
 
 

@@ -138,7 +138,10 @@ class Run:
             if self.alarms.pop(alarm, None) is None:
                 continue  # one before it has settled this one
             if alarm == "checkpoint":
-                self.ask_to_save()
+                if os.path.exists(self.paths.started(str(os.getpid()), 0)):
+                    self.ask_to_save()
+                else:  # before it listens, the signal would end it
+                    self.alarms[alarm] = now + _LOOK
             elif alarm == "limit":
                 self.end("timeout", self.grace)
             elif alarm == "kill":
@@ -170,11 +173,20 @@ class Run:
         self.alarms.clear()
         code = self.process.poll() if self.process else None
         how: dict[str, Any] = {"reason": reason} if reason else {}
+        if "cause" in self.said and self._ended_by_itself():
+            del self.said["cause"]
         if code is not None:
             how |= {"code": code} if code >= 0 else {"signal": processes.signal_name(-code)}
             if code < 0 and "cause" not in self.said and os.path.exists(self.paths.cancelled):
                 how["cause"] = "cancelled"  # by a launcher that found this process too slow
         self.become("ended", ended=time.time(), **how)
+
+    def _ended_by_itself(self) -> bool:
+        """Its batch script had come to the end before TERM got there: only leftovers were ended."""
+        with contextlib.suppress(RecordError):
+            record = records.read_json(self.paths.exit_record(str(os.getpid()), 0))
+            return record is not None and record.get("cause") == "ended"
+        return False
 
     def _to_script(self, number: int) -> None:
         """A signal to the batch script alone."""

@@ -66,15 +66,45 @@ def never_starts(row: Row | None) -> bool:
 
 
 def merge(e: Evidence) -> Observation:
-    """The truth. The order: the job's own record, the controller, accounting, what was known before."""
-    row = e.queue or (e.account if e.account and words.state(e.account.state)[0].final else None)
+    """The truth. The order: the job's own record, the controller, accounting, what was known before.
+
+    What was once told as the end stays it: whoever acted on it cannot take that back.
+    """
+    now, before = _judge(e), e.seen.observation if e.seen else None
+    return before if before and before.state.final and before.state is not now.state else now
+
+
+def needs_word(outcome: Outcome, cancelled: bool) -> bool:
+    """Whether the record says that a signal ended the job, which leaves open who sent it and why.
+
+    Only the scheduler knows: cancelled from outside, out of time or memory, preempted. Its word also decides where the
+    work came to its own end (code 0) just as the signal came: COMPLETED says that nothing was cut off.
+    """
+    return outcome.cause != "cancelled" and _signalled(outcome) and not cancelled
+
+
+def _judge(e: Evidence) -> Observation:
+    final = [row for row in (e.queue, e.account) if row and words.state(row.state)[0].final]
+    row = final[0] if final else e.queue
     if e.outcome.exit_code is not None and not _runs_again(e):
-        return _recorded(e, row)
+        if final or not needs_word(e.outcome, e.cancelled) or _no_word_comes(e):
+            return _recorded(e, row)
+        if e.queue:  # it is about to say which
+            return replace(_observation(e, row, State.RUNNING, "ending", None), extra={"ending": True})
+        return _lost(e)
     if e.queue:
         return _shown(e, e.queue)
     if row:
         return _shown(e, row)
     return _lost(e)
+
+
+def _no_word_comes(e: Evidence) -> bool:
+    """Everybody was asked, and nobody will say any more how the scheduler saw the end."""
+    if e.controller or e.queue:
+        return False
+    long_ago = e.now - (e.outcome.ended if e.outcome.ended is not None else e.now) >= LOST_AFTER
+    return e.no_accounting or (long_ago and not e.accounting)
 
 
 def _runs_again(e: Evidence) -> bool:
@@ -92,13 +122,13 @@ def _recorded(e: Evidence, row: Row | None) -> Observation:
     """The batch script came to its end and wrote how."""
     code, said = e.outcome.exit_code, words.state(row.state) if row else (State.UNKNOWN, "")
     reason = e.outcome.reason
-    if code == 0:  # whatever happened to the job afterwards, the work was done
+    if code == 0 and not _signalled(e.outcome):  # whatever happened to the job afterwards, the work was done
         return _observation(e, row, State.SUCCEEDED, "", code)
     if said[0] is State.CANCELLED or _was_cancelled(e, said[0]):
         return _observation(e, row, State.CANCELLED, reason or said[1] or "cancelled", code)
-    if e.queue and said[0] is State.RUNNING and _signalled(e):
-        # Cancelled from outside, out of time, out of memory: the scheduler is about to say which.
-        return replace(_observation(e, row, State.RUNNING, "ending", None), extra={"ending": True})
+    if code == 0 and said[0] is State.SUCCEEDED:
+        return _observation(e, row, State.SUCCEEDED, "", code)
+    code = code or None  # a payload that ends well when it is told to is no failed exit code
     if said[0] is State.FAILED:
         reason = said[1] or reason
     if not reason and e.outcome.cause == "signal":
@@ -110,11 +140,11 @@ def _recorded(e: Evidence, row: Row | None) -> Observation:
 
 def _was_cancelled(e: Evidence, said: State) -> bool:
     """Without the scheduler's word for it. A job that failed by itself before the cancellation keeps its failure."""
-    return e.outcome.cause == "cancelled" or (e.cancelled and _signalled(e) and said is not State.FAILED)
+    return e.outcome.cause == "cancelled" or (e.cancelled and _signalled(e.outcome) and said is not State.FAILED)
 
 
-def _signalled(e: Evidence) -> bool:
-    return e.outcome.cause == "signal" or (e.outcome.exit_code or 0) > 128
+def _signalled(outcome: Outcome) -> bool:
+    return outcome.cause in ("signal", "cancelled") or (outcome.exit_code or 0) > 128
 
 
 def _shown(e: Evidence, row: Row) -> Observation:

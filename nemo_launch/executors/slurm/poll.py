@@ -12,7 +12,7 @@ from nemo_launch.errors import SchedulerError
 from nemo_launch.executors.base import Handle, Job, Observation, State
 from nemo_launch.executors.outcome import Outcome, read_outcomes
 from nemo_launch.executors.slurm import commands, seen, words
-from nemo_launch.executors.slurm.merge import Evidence, Seen, merge, never_starts, same_job
+from nemo_launch.executors.slurm.merge import Evidence, Seen, merge, needs_word, never_starts, same_job
 from nemo_launch.executors.slurm.query import Answer, Row, Slurm
 from nemo_launch.transport import Transport
 
@@ -148,8 +148,11 @@ def _may_have_ended(row: Row | None) -> bool:
 
 def _needs_accounting(one: _Known) -> bool:
     """Whether accounting could say more than what is known by now."""
+    unexplained = one.outcome.exit_code is not None and needs_word(one.outcome, cancelled=False)
     if one.queue is None:
-        return one.outcome.exit_code != 0
+        return one.outcome.exit_code != 0 or unexplained
+    if one.queue.state == "COMPLETING":  # squeue's word for it hides how it ended
+        return unexplained
     ended_unexplained = words.state(one.queue.state)[0] is State.FAILED and one.queue.reason != "JobLaunchFailure"
     return ended_unexplained and one.outcome.exit_code is None
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -201,3 +203,29 @@ def test_the_supervisor_is_small_and_sleeps(site: Site) -> None:
     assert int(resident) < 30_000
     (site.folder / "go").touch()
     run.wait()
+
+
+SAVES = "#!/bin/bash\ntrap 'exit 0' TERM\necho up > up\nwhile :; do sleep 0.1; done\n"
+
+
+def test_term_from_outside_is_no_success_however_well_it_was_taken(site: Site) -> None:
+    run = site.launch(site.task("a", SAVES), site.task("b", "#!/bin/sh\n", after=["a"]))
+    run.until_file(site.folder / "up")
+    os.kill(int((records.read_json(run.where("a").state) or {})["pid"]), signal.SIGTERM)
+    seen = run.wait()
+    assert (seen["a"].state, seen["a"].reason) == (State.FAILED, "ended by SIGTERM from outside")
+    assert seen["b"].skipped
+
+
+def test_a_run_that_reaches_its_limit_has_failed_however_well_it_took_it(site: Site) -> None:
+    run = site.launch(site.task("a", SAVES), time="0:01")
+    seen = run.wait()["a"]
+    assert (seen.state, seen.reason) == (State.FAILED, "reached its time limit")
+
+
+def test_what_had_come_to_its_end_before_the_limit_keeps_its_result(site: Site) -> None:
+    """Only what it left behind is ended: here it takes its time."""
+    text = "#!/bin/bash\n(trap '' TERM; sleep 30) &\nexit 0\n"
+    run = site.launch(site.task("a", text), site.task("b", "#!/bin/sh\n", after=["a"]), grace="0:03")
+    run.until(lambda _: bool(list(Path(run.where("a").job_dir).glob("exit-*"))))
+    assert run.cancel("a")["a"].state is State.SUCCEEDED

@@ -322,6 +322,54 @@ def test_scancel_from_outside(site: Site) -> None:
     assert run.wait()["outside"].state is State.CANCELLED
 
 
+SAVES = {
+    "shell": "#!/bin/bash\ntrap 'exit 0' TERM\necho up > up\nwhile :; do sleep 0.1; done\n",
+    "python": (
+        "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
+        "open('up', 'w').write('up\\n')\ntime.sleep(60)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize(("kind", "ranks"), [("shell", 1), ("shell", 2), ("python", 2)])
+def test_scancel_from_outside_of_a_run_that_takes_it_well(site: Site, kind: str, ranks: int) -> None:
+    task = site.task("outside", SAVES[kind], python=kind == "python")
+    launcher = {"launcher": "srun"} if ranks > 1 else {}
+    run = site.launch(task, nodes=ranks, ntasks_per_node=ranks, partition="a3m", **launcher)
+    run.until_file(site.folder / "up")
+    time.sleep(0.5)  # the other ranks, too
+    ask("scancel", str(run.jobs()[0].handle))
+    seen = []
+    deadline = time.monotonic() + 30
+    while not seen or not seen[-1].final:
+        assert time.monotonic() < deadline
+        seen.append(run.poll()["outside"].state)
+        time.sleep(0.1)
+    for _ in range(4):
+        seen.append(run.poll()["outside"].state)
+        time.sleep(0.5)
+    assert set(seen) <= {State.RUNNING, State.CANCELLED} and seen[-1] is State.CANCELLED
+
+
+def test_one_look_while_nobody_answers_settles_nothing(site: Site, wrapped: WrappedCommands) -> None:
+    run = site.launch(site.task("away", SAVES["shell"]))
+    run.until_file(site.folder / "up")
+    away = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
+    for name in ("squeue", "sacct"):
+        wrapped.set(name, Rules(refuse_first=10**6, error=away))
+    (job,) = run.jobs()
+    ask("scancel", str(job.handle))
+    deadline = time.monotonic() + 30
+    while not list(Path(job.paths.job_dir).glob("exit-*.json")):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    seen = run.poll()["away"]
+    assert not seen.state.final and seen.age is not None
+    for name in ("squeue", "sacct"):
+        wrapped.set(name)
+    assert run.wait()["away"].state is State.CANCELLED
+
+
 def test_cancel_while_the_controller_is_slow_to_hear(site: Site, wrapped: WrappedCommands) -> None:
     away = "scancel: error: Kill job error: Unable to contact slurm controller (connect failure)"
     wrapped.set("scancel", Rules(refuse_first=1, error=away))

@@ -123,7 +123,58 @@ def test_the_scheduler_says_why_a_record_has_a_bad_code() -> None:
     assert "time limit" in truth(term, queue=row("TIMEOUT")).reason
     assert "preempted" in truth(term, account=row("PREEMPTED")).reason
     assert truth(term, account=row("CANCELLED by 7")).state is State.CANCELLED
-    assert truth(term).reason == "ended by SIGTERM"
+    assert truth(term, account=row("FAILED", exit_code=143)).reason == "ended by SIGTERM"
+
+
+OVER = ["CANCELLED by 7", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "OUT_OF_MEMORY", "DEADLINE"]
+
+
+@pytest.mark.parametrize("code", [0, 7, 143])
+@pytest.mark.parametrize("raw", OVER)
+@pytest.mark.parametrize("source", ["queue", "account"])
+def test_a_run_that_was_ended_is_no_success_however_well_it_took_it(raw: str, code: int, source: str) -> None:
+    record = replace(ended(code), cause="signal", signal="SIGTERM")
+    seen = truth(record, **dict[str, Any]({source: row(raw)}))
+    assert seen.state is (State.CANCELLED if raw.startswith("CANCELLED") else State.FAILED)
+    assert seen.reason == words.state(raw)[1]
+    assert seen.exit_code != 0 or seen.state is State.CANCELLED
+
+
+@pytest.mark.parametrize("raw", [*OVER, "RUNNING", "COMPLETING", "COMPLETED"])
+def test_a_cancelled_run_that_ends_well_is_cancelled(raw: str) -> None:
+    record = replace(ended(0), cause="cancelled", signal="SIGTERM")
+    assert truth(record, cancelled=True, queue=row(raw)).state is State.CANCELLED
+    assert truth(record, cancelled=True, controller="away", accounting="away").state is State.CANCELLED
+
+
+def test_where_all_came_to_their_end_just_as_the_signal_came_the_scheduler_decides() -> None:
+    record = replace(ended(0), cause="signal", signal="SIGTERM")
+    assert truth(record, queue=row("COMPLETING")).state is State.RUNNING
+    assert truth(record, queue=row("COMPLETING"), account=row("CANCELLED by 7")).state is State.CANCELLED
+    assert truth(record, account=row("COMPLETED", exit_code=0)).state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize("code", [0, 143])
+def test_without_the_schedulers_word_a_signalled_end_stays_open(code: int) -> None:
+    record = replace(ended(code), cause="signal", signal="SIGTERM")
+    for silent in ({"controller": "away"}, {"accounting": "away"}, {"controller": "away", "accounting": "away"}):
+        seen = truth(record, seen=Seen(LAST, NOW - 9000, NOW - 9000), **dict[str, Any](silent))
+        assert (seen.state, seen.age) == (State.RUNNING, 9000.0)
+    assert not truth(record).state.final  # accounting lags behind
+    later = replace(record, ended=NOW - LOST_AFTER)
+    assert truth(later).reason == "ended by SIGTERM"  # both know nothing of it
+    none: dict[str, Any] = {"no_accounting": True, "accounting": "disabled"}
+    assert truth(record, **none).reason == "ended by SIGTERM"
+    assert not truth(record, controller="away", **none).state.final
+
+
+@pytest.mark.parametrize("raw", ["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "RUNNING", "PENDING"])
+@pytest.mark.parametrize("state", [State.SUCCEEDED, State.FAILED, State.CANCELLED])
+@pytest.mark.parametrize("record", [NOTHING, ended(0), ended(7), replace(ended(0), cause="signal")])
+def test_what_was_told_as_the_end_stays_it(raw: str, state: State, record: Outcome) -> None:
+    before = Seen(Observation(state), NOW - 5, settled=False)
+    for source in ("queue", "account"):
+        assert truth(record, seen=before, **dict[str, Any]({source: row(raw)})).state is state
 
 
 def test_a_failure_before_the_cancellation_stays_a_failure() -> None:
