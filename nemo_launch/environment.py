@@ -75,7 +75,16 @@ def of_request(
 ) -> list[Problem]:
     """What cannot travel, of the config and of each task; ``given`` are values of secrets that came with the config."""
     known = {**environ, **given}
-    found = problems(config.env_vars, config.secrets, known, "env_vars")
+    found = [
+        Problem(
+            f"{name} is a secret, and env_vars has a value for it, which would be written down",
+            "env_vars",
+            "Leave one of them out.",
+        )
+        for name in config.secrets
+        if name in config.env_vars and not is_secret(name)
+    ]
+    found += problems(config.env_vars, config.secrets, known, "env_vars")
     for task in tasks:
         found += problems(task.env, task.secrets, {**known, **task.secret_values})
     return found

@@ -11,6 +11,7 @@ from nemo_launch.errors import InputError, Problem
 from nemo_launch.executors.base import Executor
 from nemo_launch.recipes import Recipe, Site
 from nemo_launch.task import Task
+from nemo_launch.transport import LocalTransport
 
 
 class Added(NamedTuple):
@@ -40,6 +41,7 @@ def lowered(title: str, added: Sequence[Added], site: Callable[[Executor], Site]
             except InputError as error:
                 problems += error.problems
     for executor in dict.fromkeys(one.executor for one in added):
+        problems += _no_folders(executor)
         problems += executor.check([task for task, other in tasks if other is executor], title)
     problems += _mixed_dependencies(tasks)
     if problems:
@@ -71,6 +73,16 @@ def _no_folder(name: str, what: str) -> Iterator[Problem]:
     if not name or not name.isprintable() or "/" in name or name[0] in ".-" or len(os.fsencode(name)) > 100:
         fix = "Use printable characters without /, at most 100 bytes, not starting with . or -."
         yield Problem(f"{name!r} cannot be a {what}, because a folder gets its name", what, fix)
+
+
+def _no_folders(executor: Executor) -> Iterator[Problem]:
+    """What was named as a folder and is a file. One that is not there yet is no mistake."""
+    if not isinstance(executor.transport, LocalTransport):
+        return
+    for field in ("log_dir", "cache_dir", "data_dir", "job_dir"):
+        path = getattr(executor.config, field, None)
+        if path and os.path.exists(path) and not os.path.isdir(path):
+            yield Problem(f"{path} is not a directory", field, "Name another.")
 
 
 def _dependencies(added: Sequence[Added]) -> Iterator[Problem]:

@@ -33,11 +33,22 @@ class Request(NamedTuple):
     """``follow``, ``wait`` or ``detach``."""
     place: Callable[[str], str]
     """Where the user gave a field."""
+    titled: bool
+    """Whether the user gave the title; else the script's name is it."""
     notes: tuple[str, ...] = ()
 
     def named(self, error: InputError) -> InputError:
         """The same error in the words of the command line: flags for fields."""
-        return InputError([problem._replace(where=self.place(problem.where)) for problem in error.problems])
+        found = list(error.problems)
+        if not self.titled:  # nobody typed a title that could be wrong
+            no_script = any(problem.where == "script" for problem in found)
+            fix = "Give another name: --experiment-name NAME."
+            found = [
+                p._replace(where="script", fix=fix) if p.where == "title" else p
+                for p in found
+                if not (no_script and p.where == "title")
+            ]
+        return InputError([problem._replace(where=self.place(problem.where)) for problem in found])
 
 
 def build(prog: str, flags: argparse.Namespace, words: list[str], unknown: list[str]) -> Request:
@@ -57,30 +68,33 @@ def build(prog: str, flags: argparse.Namespace, words: list[str], unknown: list[
     problems += more
     script = Script(flags.script or "", args=tuple(words)) if flags.script else None
     notes: list[str] = []
-    if script:
-        block, more = _block(flags, CONFIGS[kind], notes)
+    path = _path(flags) if script else None
+    if path:
+        block, more = _block(path, CONFIGS[kind], notes)
         layers.insert(0, block)
         problems += more
     merged = merge([*layers, Layer(lambda key: BY_FIELD[key].shown, values, adds=True)])
     if kind == "slurm":
         _default_partition(merged)
     config, more = check(CONFIGS[kind], merged.values, merged.place, from_text=set(values))
-    problems += more
+    problems += more + _idle(values, config, path)
 
+    if script is None:
+        raise InputError(dict.fromkeys(problems))
     executor = factory.of(kind, config)
-    title = flags.experiment_name or (script.name if script else "")
+    title = flags.experiment_name or script.name or flags.script
     experiment = Experiment(title, executor)
-    if script:
-        experiment.add(script, name=title)
+    experiment.add(script, name=title)
     mode = next((mode for mode in ("follow", "wait", "detach") if getattr(flags, mode)), "")
     mode = mode or ("follow" if kind == "local" else "detach")
-    request = Request(experiment, executor, mode, lambda where: _place(merged, where), tuple(notes))
+    request = Request(
+        experiment, executor, mode, lambda where: _place(merged, where), bool(flags.experiment_name), tuple(notes)
+    )
     if problems:
-        if script:
-            try:
-                experiment.plan()
-            except InputError as error:
-                problems += request.named(error).problems
+        try:
+            experiment.plan()
+        except InputError as error:
+            problems += request.named(error).problems
         raise InputError(dict.fromkeys(problems))
     return request
 
@@ -154,17 +168,51 @@ def _config_file(path: str, kind: str | None) -> tuple[str | None, Layer]:
     return kind or named, Layer(lambda key: f"{document.where(key)}: {key}", values)
 
 
-def _block(flags: argparse.Namespace, config: type[ExecutorConfig], notes: list[str]) -> tuple[Layer, list[Problem]]:
-    """What the script says of itself (PEP 723); read, never executed."""
+def _path(flags: argparse.Namespace) -> str | None:
+    """Where the script is; None where it cannot be found: the recipe says why when it is lowered."""
     from nemo_launch import here, scripts
+
+    try:
+        return scripts.find(flags.script, here.absolute(flags.work_dir or "."))
+    except InputError:
+        return None
+
+
+def _idle(values: dict[str, object], config: ExecutorConfig, path: str | None) -> list[Problem]:
+    """Flags that would do nothing here. The same field in a profile is no mistake: it is for other launches."""
+    found = []
+    if (
+        "container_mounts" in values
+        and getattr(config, "container_image", None) is None
+        and hasattr(config, "container_image")
+    ):
+        found.append(Problem("it has no effect without a container", "--mount", "Add -i IMAGE, or leave it out."))
+    if "include" in values and not config.snapshot:
+        found.append(Problem("it has no effect where no copy is taken", "--include", "Leave out it or --no-snapshot."))
+    if "python" in values and path and getattr(config, "launcher", None) != "torchrun" and not _is_python(path):
+        what = f"it has no effect: {path} is no Python script, and torchrun does not start it"
+        found.append(Problem(what, "--python", "Leave it out."))
+    return found
+
+
+def _is_python(path: str) -> bool:
+    from nemo_launch import scripts
+
+    try:
+        return scripts.how(path, ()).language == "python"
+    except InputError:
+        return True  # the recipe says why when it is lowered
+
+
+def _block(path: str, config: type[ExecutorConfig], notes: list[str]) -> tuple[Layer, list[Problem]]:
+    """What the script says of itself (PEP 723); read, never executed."""
     from nemo_launch.config import script_metadata
 
     nothing = Layer("", {})
     try:
-        path = scripts.find(flags.script, here.absolute(flags.work_dir or "."))
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with open(path, encoding="utf-8-sig", errors="replace") as file:
             found = script_metadata.read(file.read())
-    except (InputError, OSError):
+    except OSError:
         return nothing, []  # the recipe says why when it is lowered
     except ValueError as error:
         return nothing, [Problem(str(error), path)]

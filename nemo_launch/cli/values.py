@@ -36,7 +36,7 @@ def of_flags(flags: argparse.Namespace) -> tuple[dict[str, object], list[Problem
                 found += error.problems
                 continue
         values[flag.field] = False if flag.field == "snapshot" else value
-    env, secrets, problems = _environment(flags.env or [])
+    env, secrets, problems = _environment(flags.env or [], flags.secret or [])
     if env:
         values["env_vars"] = env
     if secrets:
@@ -44,7 +44,7 @@ def of_flags(flags: argparse.Namespace) -> tuple[dict[str, object], list[Problem
     return values, [*found, *problems]
 
 
-def _environment(words: list[str]) -> tuple[dict[str, str], list[str], list[Problem]]:
+def _environment(words: list[str], wanted: list[str]) -> tuple[dict[str, str], list[str], list[Problem]]:
     """Variables of ``--env``; a bare name takes its value from here, and a bare secret name stays a name."""
     env: dict[str, str] = {}
     secrets, problems = [], []
@@ -52,6 +52,9 @@ def _environment(words: list[str]) -> tuple[dict[str, str], list[str], list[Prob
         name, given, value = word.partition("=")
         if not name:
             problems.append(Problem(f"{word!r} has no name before =", "--env", "Write NAME=VALUE or NAME."))
+        elif name in wanted and (given or not environment.is_secret(name)):
+            fix = f"Keep one: --secret {name} takes the value that is set here, and writes it nowhere."
+            problems.append(Problem(f"{name} is given by --secret, too", "--env", fix))
         elif given:
             env[name] = value
         elif name not in os.environ:

@@ -26,7 +26,7 @@ def read(text: str) -> dict[str, Any] | None:
     """
     if "# /// script" not in text or "nemo-launch" not in text:
         return None
-    text = text.replace("\r\n", "\n")
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     blocks = [match for match in _BLOCK.finditer(text) if match["type"] == "script"]
     starts = [_line(text, match.start()) for match in _START.finditer(text)]
     if len(blocks) > 1:

@@ -61,11 +61,63 @@ def test_bad_requests(cli: Cli, refused: Refused, words: list[str], says: list[s
         assert text in done.err
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["-e", "slurm", "-s", "a.sh", "--mount", "/a:/b"], "--mount: it has no effect without a container"),
+        (["-s", "a.sh", "--include", "x", "--no-snapshot"], "--include: it has no effect where no copy is taken"),
+        (["-s", "a.sh", "--python", "/usr/bin/python3"], "--python: it has no effect: "),
+        (["-s", "a.sh", "--env", "X=v", "--secret", "X"], "--env: X is given by --secret, too"),
+        (["-s", "a.sh", "--env", "X", "--secret", "X"], "--env: X is given by --secret, too"),
+        (["-s", "a.sh", "--env", "MY_TOKEN=v", "--secret", "MY_TOKEN"], "--env: MY_TOKEN is given by --secret, too"),
+        (["-s", "a.sh", "-e", "hidden", "--env", "X=v"], "--env: X is a secret, and env_vars has a value for it"),
+        (["-s", "a.sh", "--log-dir", "file"], "--log-dir: {work}/file is not a directory"),
+        (["-s", "a.sh", "--cache-dir", "file"], "--cache-dir: {work}/file is not a directory"),
+        (["-s", "a.sh", "--data-dir", "file"], "--data-dir: {work}/file is not a directory"),
+        (["-e", "slurm", "-s", "a.sh", "--job-dir", "file"], "--job-dir: {work}/file is not a directory"),
+    ],
+)
+def test_what_would_do_nothing_is_refused(cli: Cli, refused: Refused, words: list[str], says: str) -> None:
+    cli.script("a.sh", "true\n")
+    cli.script("file", "")
+    cli.script("profiles.yaml", "hidden:\n  executor: local\n  secrets: [X]\n")
+    done = refused(*words, X="x", MY_TOKEN="t")
+    assert done.err.count(says.format(work=cli.work)) == 1, done.err
+
+
+def test_python_is_for_python_and_torchrun(cli: Cli) -> None:
+    cli.script("a", "#!/usr/bin/env python3\n")
+    cli.script("a.sh", "true\n")
+    assert cli("-s", "a", "--launcher", "none", "--python", sys.executable, "--dry-run").code == 0
+    assert cli("-s", "a.sh", "--launcher", "torchrun", "--python", sys.executable, "--dry-run").code == 0
+
+
+def test_the_same_secret_by_name_twice_is_no_conflict(cli: Cli) -> None:
+    words = ["-s", cli.script("a.sh", "true\n"), "--env", "MY_TOKEN", "--secret", "MY_TOKEN", "--dry-run"]
+    assert cli(*words, MY_TOKEN="t").code == 0
+
+
 def test_all_problems_at_once(refused: Refused) -> None:
     done = refused("-s", "nothere.py", "--time", "x", "--lrr", "--ntasks-per-node", "no", "-p", "a3m")
     for text in ("nothere.py", "'x' is not a duration", "--lrr", "'no' is not a whole number", "-p/--partition"):
         assert text in done.err
     assert len(done.err.splitlines()) == 5
+
+
+def test_a_name_that_nobody_typed_is_not_complained_of(cli: Cli, refused: Refused) -> None:
+    for script in (".", "..", "recipes/.."):
+        assert "--experiment-name" not in refused("-s", script).err
+    cli.script(".a.sh", "true\n")
+    [line] = refused("-s", ".a.sh").err.splitlines()
+    assert line.startswith("run.py: error: -s/--script: '.a' cannot be a title")
+    assert line.endswith("Give another name: --experiment-name NAME.")
+
+
+def test_what_is_empty_is_told_once(cli: Cli, refused: Refused) -> None:
+    cli.script("a.sh", "true\n")
+    flags = ["--account", "--mem", "--time", "--secret", "--qos", "--mount", "-i", "--python", "--include", "-d", "-n"]
+    done = refused("-e", "slurm", "-s", "a.sh", *(word for flag in flags for word in (flag, "")))
+    assert len(done.err.splitlines()) == len(flags) == done.err.count("its value is empty. Is a variable unset?")
 
 
 def test_a_fault_is_told_once_in_the_words_of_the_command_line(refused: Refused) -> None:

@@ -154,6 +154,12 @@ def test_a_script_may_say_what_it_needs(cli: Cli) -> None:
     assert "nodes of [tool.nemo-launch] is for other executors" in done.err
 
 
+def test_what_a_script_needs_is_read_behind_a_byte_order_mark(cli: Cli) -> None:
+    block = '\ufeff# /// script\n# [tool.nemo-launch]\n# launcher = "none"\n# env_vars = {A = "1"}\n# ///\n'
+    done = cli("-s", cli.script("a.py", block + "import os; print(os.environ['A'])"))
+    assert done.out.startswith("1\n"), done
+
+
 def test_module_and_driver_are_one_program(cli: Cli) -> None:
     env = {**os.environ, "PYTHONPATH": str(RUN_PY.parent), "NEMORUN_HOME": str(cli.home)}
     words = [sys.executable, "-m", "nemo_launch", "-s", cli.script("a.sh", "echo hi\n")]
