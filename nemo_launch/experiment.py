@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nemo_launch import adopting, catalog, launching, lowering, packaging, records
+from nemo_launch import adopting, arguments, catalog, launching, lowering, packaging, records
 from nemo_launch.errors import InputError, NotFound, Problem, RecordError
 from nemo_launch.executors.base import Executor, Job, Plan, State
 from nemo_launch.observing import TaskStatus, observe
@@ -37,7 +37,9 @@ class Experiment:
     """
 
     def __init__(self, title: str, executor: Executor | None = None) -> None:
-        self.title = title
+        self.title = arguments.text(title, "title", "an experiment's title")
+        if executor is not None:
+            arguments.executor(executor, "executor")
         self.adopted = False
         """Whether ``run`` went on with an unfinished launch of the same request instead of making a new one."""
         self.ended: State | None = None
@@ -79,8 +81,19 @@ class Experiment:
         """Add a task; returns its name, which later tasks give as a dependency.
 
         A dependant starts when all its dependencies have succeeded, and is skipped when one did not.
+
+        Raises:
+            InputError: something that is no recipe, executor or name, or the experiment was run already.
         """
-        if not name:
+        if self._ran:
+            raise self._was_run("Experiment.add")
+        arguments.recipe(recipe, "add")
+        after = arguments.names(dependencies, "dependencies")
+        if executor is not None:
+            arguments.executor(executor, "executor")
+        if name or not isinstance(name, str):
+            arguments.text(name, "name", "a task's name")
+        else:
             names = {taken for taken, *_ in self._adds}
             name = recipe.name
             for number in range(1, len(names) + 1):
@@ -91,7 +104,7 @@ class Experiment:
 
                 self._default = LocalExecutor()
             executor = self._default
-        self._adds.append(lowering.Added(name, recipe, executor, tuple(dependencies or ())))
+        self._adds.append(lowering.Added(name, recipe, executor, after))
         return name
 
     def plan(self) -> list[Plan]:
@@ -127,7 +140,7 @@ class Experiment:
         """
         tell = tell or _warn
         if self._ran:
-            raise InputError(Problem(f"experiment {self.id} was run already", "Experiment.run", "Make another one."))
+            raise self._was_run("Experiment.run")
         if sequential:
             names = self.task_names
             self._adds = [
@@ -196,10 +209,15 @@ class Experiment:
         """Wait until every task is final; see ``waiting.wait``."""
         from nemo_launch import waiting
 
+        arguments.function(on_change, "on_change", "For a time limit write timeout=SECONDS.")
+        arguments.seconds(timeout, "timeout")
+        self._needs_run("Experiment.wait")
+
         return waiting.wait(self.statuses, on_change, timeout)
 
     def cancel(self, name: str | None = None) -> list[TaskStatus]:
         """End one task or all, for sure; tasks that have ended keep their result. Returns what all are afterwards."""
+        self._needs_run("Experiment.cancel")
         chosen = self._pick(name)
         groups: dict[Executor, list[Job]] = {}
         for job, executor in self.jobs():  # no question before the order: the launcher may still be submitting
@@ -215,6 +233,7 @@ class Experiment:
         """Print the log of a task (the only one by default)."""
         from nemo_launch import logs
 
+        self._needs_run("Experiment.logs")
         (chosen, *more) = self._pick(name)
         if more:
             raise InputError(
@@ -231,7 +250,7 @@ class Experiment:
         Raises:
             NotFound: there is none; the message names near ones.
         """
-        title = id.rpartition("_")[0]
+        title = arguments.text(id, "id", "an experiment's id").rpartition("_")[0]
         paths = ExperimentPaths(records.home(), title, id)
         record = records.read_json(paths.record) if title else None
         if record is None:
@@ -255,7 +274,7 @@ class Experiment:
     @classmethod
     def from_title(cls, title: str) -> Experiment:
         """The newest experiment of a title."""
-        ids = cls.catalog(title)
+        ids = cls.catalog(arguments.text(title, "title", "an experiment's title"))
         if not ids:
             raise catalog.not_found(title)
         return cls.from_id(ids[-1])
@@ -263,7 +282,7 @@ class Experiment:
     @classmethod
     def find(cls, text: str) -> Experiment:
         """By id, else by title."""
-        title = text.rpartition("_")[0]
+        title = arguments.text(text, "experiment", "an experiment's id or title").rpartition("_")[0]
         if title and os.path.exists(ExperimentPaths(records.home(), title, text).record):
             return cls.from_id(text)
         return cls.from_title(text)
@@ -271,9 +290,16 @@ class Experiment:
     @staticmethod
     def catalog(title: str = "") -> list[str]:
         """Ids of all experiments (of a title), oldest first. Folders without a record are ignored."""
-        return catalog.ids(records.home(), title)
+        return catalog.ids(records.home(), arguments.text(title, "title", "a title") if title != "" else "")
 
     # -- inside -------------------------------------------------------------------------------------------------
+
+    def _was_run(self, where: str) -> InputError:
+        return InputError(Problem(f"experiment {self.id} was run already", where, "Make another one."))
+
+    def _needs_run(self, where: str) -> None:
+        if not self._ran:
+            raise InputError(Problem(f"experiment {self.title!r} was not run yet", where, "Call run() first."))
 
     def _known(self) -> list[tuple[str, tuple[str, ...], Executor]]:
         return self._tasks or [(name, after, executor) for name, _, executor, after in self._adds]

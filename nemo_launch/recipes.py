@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from nemo_launch import environment
+from nemo_launch import arguments, environment
 from nemo_launch.config.executor import ExecutorConfig
 from nemo_launch.errors import InputError, Problem
 from nemo_launch.task import Task
@@ -70,12 +70,16 @@ class Script:
     @property
     def name(self) -> str:
         """The file's name without its suffix, or ``script``."""
-        return os.path.splitext(os.path.basename(self.path))[0] if self.path else "script"
+        path = self.path if isinstance(self.path, str) else ""
+        return os.path.splitext(os.path.basename(path))[0] or "script"
 
     def lower(self, name: str, site: Site, after: tuple[str, ...] = ()) -> Task:
         """See ``Recipe.lower``. The code is named and not copied (``packaging.stored`` does that)."""
         from nemo_launch import scripts
 
+        problems = arguments.not_text([("path", self.path), ("inline", self.inline), ("entrypoint", self.entrypoint)])
+        if problems:  # then nothing can be looked for
+            raise InputError(problems + self._words())
         problems = self._problems()
         path, words = "", []
         try:
@@ -130,6 +134,11 @@ class Script:
             found.append(Problem(what, "script", fix))
         if self.inline and "\0" in self.inline:
             found.append(Problem("the script has a NUL byte, which no shell reads", "inline"))
+        return found + self._words()
+
+    def _words(self) -> list[Problem]:
+        """What is wrong with the arguments and the environment."""
+        found = []
         if isinstance(self.args, str) or not isinstance(self.args, Sequence):
             found.append(Problem(f"{self.args!r} is not a list of words", "args", "Write args=[...]."))
         else:
@@ -139,11 +148,16 @@ class Script:
                     found.append(Problem(what, f"args[{number}]", "Write str(...) around it."))
                 elif "\0" in arg:
                     found.append(Problem(f"{arg!r} has a NUL byte, which no argument can carry", f"args[{number}]"))
+                else:
+                    found += arguments.not_text([(f"args[{number}]", arg)])
         if not isinstance(self.env, Mapping):
             found.append(Problem(f"it is {type(self.env).__name__}, not a dict", "env"))
             return found
         texts = {n: v for n, v in self.env.items() if isinstance(n, str) and isinstance(v, str)}
         for key in self.env.keys() - texts.keys():
             found.append(Problem(f"name and value of {key!r} must both be text", "env", "Write str(...) around it."))
-        plain, secret = environment.split(texts)
+        halves = {n for n, v in texts.items() if not (arguments.encodable(n) and arguments.encodable(v))}
+        for key in sorted(halves):
+            found.append(Problem(f"{key!r} has a lone surrogate, which no environment can carry", "env"))
+        plain, secret = environment.split({n: v for n, v in texts.items() if n not in halves})
         return found + environment.problems(texts, (), secret)
