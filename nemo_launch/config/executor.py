@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from nemo_launch.config.durations import Duration
 from nemo_launch.config.mounts import VolumeMapping
+from nemo_launch.errors import Problem
 
 #: The checkpoint request comes this many seconds before the limit, but never earlier than a fifth of it.
 _MARGIN = 600
@@ -64,7 +65,8 @@ class LocalConfig(ExecutorConfig):
     max_parallel: int | None = None
     """At most this many tasks of the same executor at once; default: no limit."""
     grace: Duration = Duration(30)
-    """Time between TERM and KILL when a task is cancelled or reaches its limit (on Slurm the site's KillWait)."""
+    """Time between TERM and KILL when a task is cancelled or reaches its limit (on Slurm the site's KillWait). Ctrl-C
+    sends TERM and kills nothing before the second Ctrl-C."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +118,21 @@ class SlurmConfig(ExecutorConfig):
 
 #: The config of each kind of executor, by the word that ``-e`` and ``executor:`` take.
 CONFIGS: dict[str, type[ExecutorConfig]] = {"local": LocalConfig, "slurm": SlurmConfig}
+
+
+#: Kinds of other versions; no profile may take their names either.
+LATER = ("skypilot",)
+
+
+def no_kind(word: object, where: str = "executor") -> Problem:
+    """That there is no such kind of executor, with the nearest."""
+    kinds = " and ".join(CONFIGS)
+    if word in LATER:
+        return Problem(f"the executor {word} is not in this version", where, f"There are {kinds}.")
+    from nemo_launch.config.hints import did_you_mean
+
+    fix = did_you_mean(str(word), CONFIGS) or f"There are {kinds}."
+    return Problem(f"there is no executor {word!r}", where, fix)
 
 
 def field_names(config: type[ExecutorConfig]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from nemo_launch.config.executor import CONFIGS
+from nemo_launch.config.executor import CONFIGS, LATER, no_kind
 from nemo_launch.config.hints import did_you_mean
 from nemo_launch.config.layers import Layer, merge
 from nemo_launch.config.loading import Document, read
@@ -17,7 +17,7 @@ from nemo_launch.errors import InputError, NotFound, Problem
 
 FILE = "profiles.yaml"
 #: Kinds of executors; no profile may take their names.
-RESERVED = ("local", "slurm", "skypilot")
+RESERVED = (*CONFIGS, *LATER)
 
 
 class Profile(NamedTuple):
@@ -74,6 +74,8 @@ class Profiles:
             NotFound: no file has it; the message lists the files and names.
             InputError: the file, or the profile, is not right.
         """
+        if name in LATER:
+            raise NotFound(no_kind(name, ""))
         chain = self._chain(name)
         kinds = [
             (body["executor"], document.where(link, "executor")) for link, body, document in chain if "executor" in body
@@ -83,8 +85,7 @@ class Profiles:
             raise InputError(Problem(f"profile {name} names no executor", where, "Add `executor: slurm` or local."))
         kind, where = kinds[0]
         if not isinstance(kind, str) or kind not in CONFIGS:
-            fix = did_you_mean(str(kind), CONFIGS) or f"Write {' or '.join(CONFIGS)}."
-            raise InputError(Problem(f"profile {name} has the executor {kind!r}, which there is not", where, fix))
+            raise InputError(no_kind(kind, where))
         merged = merge([self._layer(*link) for link in reversed(chain)])
         return Profile(name, kind, merged.values, merged.origin)
 

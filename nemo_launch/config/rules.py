@@ -6,6 +6,7 @@ import re
 import signal
 from collections.abc import Iterator
 
+from nemo_launch.config import options
 from nemo_launch.config.durations import Duration
 from nemo_launch.config.executor import ExecutorConfig, SlurmConfig
 from nemo_launch.config.mounts import VolumeMapping
@@ -16,11 +17,6 @@ _COUNTS = ("nodes", "ntasks_per_node", "cpus_per_task", "max_parallel")
 _MEMORY = ("mem", "mem_per_cpu", "mem_per_gpu")
 #: Text that is a program of its own; everything else becomes one line of a script or one word of a command.
 _MULTILINE = {"setup"}
-#: Short options of sbatch for which there is a field.
-_SHORT = {"A": "account", "p": "partition", "N": "nodes", "t": "time", "c": "cpus_per_task", "q": "qos",
-          "C": "constraint", "w": "nodelist", "x": "exclude", "J": "job_name", "D": "work_dir"}  # fmt: skip
-#: sbatch's own name for a field, where it differs.
-_LONG = {"chdir": "work_dir", "signal": "margin and signal"}
 _NO_CATCH = {"KILL", "STOP"}
 #: Field -> those that mean nothing without it.
 _NEEDED_BY = {
@@ -33,9 +29,7 @@ def validate(config: ExecutorConfig) -> list[Problem]:
     """What is wrong with the values together; ``where`` of each problem is the field's name."""
     found = [problem for rule in (_lines, _folders, _counts, _times, _names) for problem in rule(config)]
     if isinstance(config, SlurmConfig):
-        found += [
-            problem for rule in (_memory, _port, _mounts, _image, _srun_args, _sbatch_args) for problem in rule(config)
-        ]
+        found += [problem for rule in (_memory, _port, _mounts, _image, _options) for problem in rule(config)]
     return found
 
 
@@ -146,21 +140,6 @@ def _image(config: SlurmConfig) -> Iterator[Problem]:
         yield Problem(f"{image} is in a bucket, where no node can start it", "container_image", fix)
 
 
-def _srun_args(config: SlurmConfig) -> Iterator[Problem]:
-    for option in config.srun_args:
-        if not option.startswith("-"):
-            # srun would take a bare word for the program to run
-            yield Problem(f"{option!r} is not an option of srun", "srun_args", "Write each as --name=value.")
-
-
-def _sbatch_args(config: SlurmConfig) -> Iterator[Problem]:
-    fields = set(vars(config)) - {"setup", "secrets", "include", "snapshot", "python", "launcher"}
-    for option in config.sbatch_args:
-        if not option.startswith("-"):
-            fix = "Write each option as one entry, as in --gres=gpu:1."
-            yield Problem(f"{option!r} is not an option of sbatch", "sbatch_args", fix)
-            continue
-        long = option[2:].split("=")[0] if option.startswith("--") else ""
-        name = _LONG.get(long, long.replace("-", "_")) if long else _SHORT.get(option[1:2], "")
-        if name in fields or name in _LONG.values():
-            yield Problem(f"{option!r} says again what a field says", "sbatch_args", f"Use {name} instead.")
+def _options(config: SlurmConfig) -> Iterator[Problem]:
+    yield from options.problems("srun", config.srun_args)
+    yield from options.problems("sbatch", config.sbatch_args)

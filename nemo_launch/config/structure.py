@@ -116,6 +116,8 @@ def given(cls: type[C], config: C | None, fields: Mapping[str, object], where: s
         return structure(cls, fields, where)
     if not isinstance(config, cls):
         fix = f"Write {where}({cls.__name__}(...))."
+        if isinstance(config, str):
+            fix = f"Name the field, as in {where}(FIELD={config!r}), or write nemo_launch.executor({config!r})."
         raise InputError(Problem(f"a {type(config).__name__} is no {cls.__name__}", where, fix))
     if fields:
         what = f"a config and the keywords {', '.join(fields)} at once"

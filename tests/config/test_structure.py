@@ -239,7 +239,7 @@ by_name: dict[str, st.SearchStrategy[Any]] = {
     "signal": st.sampled_from(["USR1", "USR2", "HUP"]),
     "launcher": st.sampled_from(["torchrun", "none"]),
     "container_image": st.sampled_from(["/i.sqsh", "docker://nvcr.io#nvidia/nemo:25.07", "a:b"]),
-    "srun_args": st.lists(st.sampled_from(["-v", "--mpi=none"])).map(tuple),
+    "srun_args": st.lists(st.sampled_from(["-v", "--cpu-bind=none"])).map(tuple),
     "sbatch_args": st.lists(st.sampled_from(["--gres=gpu:1", "--nice"])).map(tuple),
     "secrets": st.lists(st.sampled_from(["A", "HF_TOKEN"])).map(tuple),
     "passthrough": st.just(("http_proxy",)),

@@ -29,6 +29,9 @@ class Loop:
         self.tasks = {task.name: task for task in tasks}
         self.outside = {task.name: task for task in outside}
         self.max_parallel = max_parallel
+        if max_parallel is not None and len(tasks) > max_parallel:
+            for task in tasks:
+                task.said["turns"] = True  # its state file says so from the first moment on
         self._wake, wakeup = os.pipe()
         for end in (self._wake, wakeup):
             os.set_blocking(end, False)

@@ -13,6 +13,10 @@ from nemo_launch.executors.local import processes
 from nemo_launch.executors.outcome import Outcome
 
 
+#: Why a task waits whose predecessors are done, where there are more than may run at once.
+TURN = "waits for its turn (max_parallel)"
+
+
 @dataclass(frozen=True)
 class Facts:
     """All that is written about one job."""
@@ -63,7 +67,7 @@ def judge(facts: Facts, processes_live: bool | None = None) -> Observation | Non
         return _ended(facts) if facts.finished else _observation(facts, State.UNKNOWN, reason)
     if alive:
         if word == "waiting":
-            return _observation(facts, State.PENDING)
+            return _observation(facts, State.PENDING, TURN if said.get("turns") else "starting")
         why = {"cancelled": "is being cancelled", "timeout": "reached its time limit and is being ended"}
         return _observation(facts, State.RUNNING, why.get(str(ending), ""))
     return None if processes_live is None else _unsupervised(facts, processes_live)

@@ -93,4 +93,4 @@ def _waits_for(job: Job, jobs: Sequence[Job], seen: Mapping[str, Observation]) -
     home = os.path.dirname(job.paths.dir)
     near = {other.name: seen[other.key].state for other in jobs if os.path.dirname(other.paths.dir) == home}
     before = [name for name in job.after if near.get(name) is not State.SUCCEEDED]
-    return replace(mine, reason=f"waits for {', '.join(before)}" if before else "waits for its turn (max_parallel)")
+    return replace(mine, reason=f"waits for {', '.join(before)}") if before else mine

@@ -16,34 +16,6 @@ from nemo_launch.executors.slurm.query import SEPARATOR
 from nemo_launch.task import Task
 from nemo_launch.transport import CommandMissing, Transport
 
-#: Options that the launcher sets itself, or that would make sbatch answer in another way.
-_OWN = {
-    "output": "the log is always <task directory>/<job id>.log",
-    "error": "all lines go to <task directory>/<job id>.log",
-    "input": "the processes get no input",
-    "open-mode": "logs are always appended to",
-    "parsable": "the launcher reads sbatch's answer itself",
-    "wait": "use --wait of the launcher",
-    "wrap": "the recipe is what runs",
-    "array": "add one task for each element instead",
-    "dependency": "give the task its dependencies instead",
-    "kill-on-invalid-dep": "it is always yes",
-    "export": "use env_vars, passthrough or inherit_env",
-    "export-file": "use env_vars, passthrough or inherit_env",
-    "requeue": "restarts are not part of this version",
-    "no-requeue": "it is always set",
-    "comment": "it says which script this is",
-    "test-only": "use --dry-run of the launcher",
-    "help": "it is not an option of a job",
-    "usage": "it is not an option of a job",
-    "version": "it is not an option of a job",
-    "quiet": "the launcher reads sbatch's answer itself",
-    "ntasks": "it is nodes times ntasks_per_node",
-    "uid": "jobs run as the user who launches them",
-}
-_SHORT = {"o": "output", "e": "error", "i": "input", "W": "wait", "a": "array", "d": "dependency", "n": "ntasks",
-          "Q": "quiet", "h": "help", "V": "version"}  # fmt: skip
-
 
 class Partition(NamedTuple):
     """As sinfo shows it."""
@@ -60,7 +32,6 @@ def check(
     """Every problem that can be known before anything is written."""
     found = [
         *_folders(config, tasks, title),
-        *_options(config),
         *environment.of_request(config, tasks, given, os.environ),
     ]
     if config.container_image:
@@ -132,13 +103,6 @@ def _folders(config: SlurmConfig, tasks: Sequence[Task], title: str) -> Iterator
     for name, folder in (base, ("title", title), *(("task", task.name) for task in tasks if task.name != title)):
         if "\\" in folder:
             yield Problem(f"{folder!r} has a backslash, which Slurm takes out of the log's path", name)
-
-
-def _options(config: SlurmConfig) -> Iterator[Problem]:
-    for option in config.sbatch_args:
-        long = option[2:].split("=")[0] if option.startswith("--") else _SHORT.get(option[1:2], "")
-        if long in _OWN:
-            yield Problem(f"{option!r} cannot be used: {_OWN[long]}", "sbatch_args")
 
 
 def _containers(config: SlurmConfig, tasks: Sequence[Task]) -> Iterator[Problem]:

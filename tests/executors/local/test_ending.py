@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 import time
@@ -229,3 +230,12 @@ def test_what_had_come_to_its_end_before_the_limit_keeps_its_result(site: Site) 
     run = site.launch(site.task("a", text), site.task("b", "#!/bin/sh\n", after=["a"]), grace="0:03")
     run.until(lambda _: bool(list(Path(run.where("a").job_dir).glob("exit-*"))))
     assert run.cancel("a")["a"].state is State.SUCCEEDED
+
+
+def test_a_task_that_nothing_keeps_waiting_is_starting(site: Site) -> None:
+    run = site.launch(site.task("a", "#!/bin/sh\nsleep 1\n"))
+    seen = {(o.state, o.reason) for o in [run.poll()["a"] for _ in range(20)] if o.state is State.PENDING}
+    assert seen <= {(State.PENDING, "starting")}
+    state = records.read_json(run.where("a").state) or {}
+    Path(run.where("a").state).write_text(json.dumps({**state, "state": "waiting"}))
+    assert run.poll()["a"].reason == "starting"

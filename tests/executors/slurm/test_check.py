@@ -81,14 +81,10 @@ def test_more_time_than_the_partition_allows() -> None:
     assert problems(partition="a3u", time="2-00") == problems(partition="a3m,a3u", time="2-00") == []
 
 
-@pytest.mark.parametrize(
-    "option",
-    ["--output=x.log", "-ox", "--error=e", "--parsable", "--wait", "--array=0-3", "-a0-3", "--dependency=afterok:1",
-     "--wrap=ls", "--export=NONE", "--requeue", "--comment=x", "--test-only", "--open-mode=truncate"],
-)  # fmt: skip
-def test_options_that_fight_the_launchers_own(option: str) -> None:
-    (found,) = problems(sbatch_args=[option])
-    assert option in found and "cannot be used" in found
+def test_options_that_fight_the_launchers_own() -> None:
+    config = SlurmConfig(sbatch_args=("--arra=0-3",), srun_args=("--outp=x",))
+    found = [str(problem) for problem in SlurmExecutor(config, transport=Cluster()).check([TASK])]
+    assert len(found) == 2 and "srun_args" in found[0] and "sbatch_args" in found[1]
 
 
 def test_other_options_are_free() -> None:
@@ -137,8 +133,8 @@ def test_folders_that_pyxis_cannot_mount(folder: str) -> None:
 
 
 def test_everything_at_once() -> None:
-    found = problems(partition="general", sbatch_args=["--wait"], secrets=["NO_TOKEN"], job_dir="/x/%j")
-    assert len(found) == 4
+    config = SlurmConfig(partition="general", sbatch_args=("--wait",), secrets=("NO_TOKEN",), job_dir="/x/%j")
+    assert len(SlurmExecutor(config, transport=Cluster()).check([TASK])) == 4
 
 
 # -- the shorthand ------------------------------------------------------------------------------------------------
