@@ -13,8 +13,10 @@ from nemo_launch.records import ExperimentPaths
 def ids(home: str, title: str = "") -> list[str]:
     """Ids of all experiments (of a title), oldest first. Folders without a record, or a time, are ignored.
 
+    Of all titles, those of other users that cannot be read are left out with a log warning.
+
     Raises:
-        RecordError: a folder cannot be read.
+        RecordError: the folder of all, or of that title, cannot be read.
     """
     try:
         return [id for _, id in sorted(_found(home, title))]
@@ -28,10 +30,23 @@ def _found(home: str, title: str) -> Iterator[tuple[int, str]]:
     folder = records.experiments(home)
     for name in [title] if title else os.listdir(folder):
         inside = os.path.join(folder, name)
-        for id in os.listdir(inside) if os.path.isdir(inside) else ():
+        try:
+            names = os.listdir(inside) if os.path.isdir(inside) else []
+        except OSError as error:
+            if title:
+                raise
+            _warn(f"left out {inside}: {error.strerror}")
+            continue
+        for id in names:
             second = id.rpartition("_")[2]
             if second.isdecimal() and len(second) <= 11 and os.path.exists(ExperimentPaths(home, name, id).record):
                 yield int(second), id
+
+
+def _warn(text: str) -> None:
+    import logging
+
+    logging.getLogger("nemo_launch").warning("%s", text)
 
 
 def not_found(text: str) -> NotFound:

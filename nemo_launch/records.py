@@ -16,6 +16,7 @@ Layout (the first three levels are NeMo-Run's)::
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import json
 import os
@@ -27,6 +28,8 @@ from nemo_launch import here
 from nemo_launch.errors import InputError, Problem, RecordError
 
 SCHEMA_VERSION = 1
+#: A clock that was set back by more than this is not made up for.
+_CLOCK = 10 * 365 * 86400
 
 
 @dataclass(frozen=True)
@@ -194,6 +197,8 @@ def snapshots(base: str) -> str:
 def claim_experiment(base: str, title: str) -> ExperimentPaths:
     """Make a directory that no other launch has: an exclusive mkdir decides, the next second is tried on a clash.
 
+    It comes after all others of its title, also when the clock was set back, because a title means its newest.
+
     On NFS mkdir can report EEXIST for its own success; the directory without a record that this leaves is ignored
     by readers.
     """
@@ -201,6 +206,7 @@ def claim_experiment(base: str, title: str) -> ExperimentPaths:
     folder = os.path.join(experiments(base), title)
     try:
         os.makedirs(folder, exist_ok=True)
+        second = max(second, _newest(folder, second) + 1)
         while True:
             paths = ExperimentPaths(base, title, f"{title}_{second}")
             try:
@@ -214,12 +220,45 @@ def claim_experiment(base: str, title: str) -> ExperimentPaths:
         raise unwritable(base, error) from error
 
 
+def _newest(folder: str, now: int) -> int:
+    """Second of the newest experiment in a title's folder; what lies years ahead was no clock's doing."""
+    seconds = (name.rpartition("_")[2] for name in os.listdir(folder))
+    return max((int(s) for s in seconds if s.isdecimal() and len(s) <= 11 and int(s) < now + _CLOCK), default=0)
+
+
 def unwritable(path: str, error: OSError) -> RecordError:
-    """The error for a home or file that cannot be written."""
-    return RecordError(
-        f"cannot write {error.filename or path}: {error.strerror}. Set NEMORUN_HOME to a directory with room "
-        "that you may write (and that the nodes see)."
-    )
+    """The error for a home or file that cannot be written: whose it is, where rights are the reason, and what helps."""
+    name = os.fsdecode(error.filename or path)
+    if name.startswith(path) and name.endswith(".tmp"):
+        name = path
+    owner = _other_owner(name) if error.errno in (errno.EACCES, errno.EPERM) else ""
+    parts = os.path.relpath(name, home()).split("/")
+    ours = parts[0] != ".." or home().startswith(name)
+    if owner and ours and parts[0] == "experiments" and len(parts) > 3:
+        fix = f"The experiment belongs to {owner}, and only {owner} can change it."
+    else:
+        field = "Set NEMORUN_HOME to" if ours else "Name as job_dir"
+        whose = f"It belongs to {owner}. " if owner else ""
+        fix = f"{whose}{field} a directory with room that you may write (and that the nodes see)."
+    return RecordError(f"cannot write {name}: {error.strerror}. {fix}")
+
+
+def _other_owner(path: str) -> str:
+    """Name of the owner of a path, or of the nearest folder above it that exists; empty: it is this user."""
+    while not os.path.lexists(path) and path != os.path.dirname(path):
+        path = os.path.dirname(path)
+    try:
+        uid = os.lstat(path).st_uid
+    except OSError:
+        return ""
+    if uid == os.geteuid():
+        return ""
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
 
 
 def write_bytes(path: str, data: bytes, mode: int = 0o644, sync: bool = True) -> None:
