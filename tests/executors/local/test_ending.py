@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import signal
 import time
@@ -233,9 +232,8 @@ def test_what_had_come_to_its_end_before_the_limit_keeps_its_result(site: Site) 
 
 
 def test_a_task_that_nothing_keeps_waiting_is_starting(site: Site) -> None:
-    run = site.launch(site.task("a", "#!/bin/sh\nsleep 1\n"))
-    seen = {(o.state, o.reason) for o in [run.poll()["a"] for _ in range(20)] if o.state is State.PENDING}
-    assert seen <= {(State.PENDING, "starting")}
+    run = site.launch(site.task("a", "#!/bin/sh\nsleep 2\n"))
+    run.until_running("a")
     state = records.read_json(run.where("a").state) or {}
-    Path(run.where("a").state).write_text(json.dumps({**state, "state": "waiting"}))
-    assert run.poll()["a"].reason == "starting"
+    records.write_json(run.where("a").state, {**state, "state": "waiting"})
+    assert (run.poll()["a"].state, run.poll()["a"].reason) == (State.PENDING, "starting")
