@@ -12,7 +12,6 @@ from nemo_launch.executors.base import Job, Observation, State
 from nemo_launch.executors.local import processes
 from nemo_launch.executors.outcome import Outcome
 
-
 #: Why a task waits whose predecessors are done, where there are more than may run at once.
 TURN = "waits for its turn (max_parallel)"
 

@@ -12,9 +12,11 @@ from nemo_launch.config.durations import Duration
 from nemo_launch.config.executor import SlurmConfig
 from nemo_launch.errors import Problem, Unreachable
 from nemo_launch.executors.slurm import commands
-from nemo_launch.executors.slurm.query import SEPARATOR
+from nemo_launch.executors.slurm.query import SEPARATOR, unreachable
 from nemo_launch.task import Task
-from nemo_launch.transport import CommandMissing, Transport
+from nemo_launch.transport import CommandMissing, Completed, Transport
+
+_SINFO = ("sinfo", "-a", "-h", "-o", SEPARATOR.join(("%P", "%a", "%l")))
 
 
 class Partition(NamedTuple):
@@ -29,7 +31,11 @@ class Partition(NamedTuple):
 def check(
     config: SlurmConfig, tasks: Sequence[Task], transport: Transport, given: Mapping[str, str], title: str = ""
 ) -> list[Problem]:
-    """Every problem that can be known before anything is written."""
+    """Every problem that can be known before anything is written.
+
+    Raises:
+        Unreachable: the cluster was asked and does not answer, so sbatch would not get through either.
+    """
     found = [
         *_folders(config, tasks, title),
         *environment.of_request(config, tasks, given, os.environ),
@@ -37,22 +43,46 @@ def check(
     if config.container_image:
         found += _containers(config, tasks)
     try:
-        if transport.run(["sh", "-c", "command -v sbatch"], env=commands.query()).returncode != 0:
+        if _ask(transport, ["sh", "-c", "command -v sbatch"]).returncode != 0:
             return [*found, Problem("sbatch is not on PATH", "slurm", "Run this on a login node of the cluster.")]
-        found += _partition(config, partitions(transport)) if _wanted(config) else []
+        conf = os.environ.get("SLURM_CONF")
+        if _wanted(config) or (conf and not transport.exists(conf)):
+            found += _partition(config, _answered(transport))
         if config.container_image:
             found += _pyxis(transport)
     except CommandMissing as error:
         found.append(Problem(str(error), "slurm"))
-    except Unreachable:
-        pass  # sbatch will say so
+    except Unreachable as error:
+        raise Unreachable(f"nothing was submitted: {error}{_where()}") from error
     return found
+
+
+def _ask(transport: Transport, argv: Sequence[str]) -> Completed:
+    return transport.run(argv, env=commands.query(), timeout=commands.PATIENCE)
+
+
+def _where() -> str:
+    """What the user can do about a cluster that is not found."""
+    conf = os.environ.get("SLURM_CONF")
+    if conf and not os.path.exists(conf):
+        return f" SLURM_CONF names {conf}, which does not exist: set it to the cluster's slurm.conf, or unset it."
+    return " Try again later, or ask the site."
+
+
+def _answered(transport: Transport) -> list[Partition]:
+    done = _ask(transport, _SINFO)
+    if done.returncode != 0 and unreachable(done.stderr):
+        said = done.stderr.strip().splitlines()[-1].removeprefix("sinfo: ").removeprefix("error: ")
+        raise Unreachable(f"the cluster does not answer ({said.removeprefix('fatal: ').rstrip('.')}).")
+    return _parsed(done)
 
 
 def partitions(transport: Transport) -> list[Partition]:
     """All partitions; empty where the controller does not answer."""
-    argv = ["sinfo", "-a", "-h", "-o", SEPARATOR.join(("%P", "%a", "%l"))]
-    done = transport.run(argv, env=commands.query())
+    return _parsed(_ask(transport, _SINFO))
+
+
+def _parsed(done: Completed) -> list[Partition]:
     found = {}
     for line in done.stdout.splitlines() if done.returncode == 0 else ():
         fields = line.strip().split(SEPARATOR)
@@ -73,7 +103,8 @@ def _wanted(config: SlurmConfig) -> str | None:
 
 def _partition(config: SlurmConfig, known: Sequence[Partition]) -> Iterator[Problem]:
     by_name = {partition.name: partition for partition in known}
-    wanted = (_wanted(config) or "").split(",")
+    named = _wanted(config)
+    wanted = named.split(",") if named else []
     for name in wanted if known else ():
         if name not in by_name:
             best = sorted(known, key=lambda p: (p.state != "up", not p.default))[0]
@@ -115,7 +146,7 @@ def _containers(config: SlurmConfig, tasks: Sequence[Task]) -> Iterator[Problem]
 
 
 def _pyxis(transport: Transport) -> Iterator[Problem]:
-    done = transport.run(["srun", "--help"], env=commands.query())
+    done = _ask(transport, ["srun", "--help"])
     if "--container-image" not in done.stdout + done.stderr:
         fix = "Leave the image out, or ask the site for pyxis."
         yield Problem("this site has no pyxis, so srun cannot start containers", "container_image", fix)

@@ -9,6 +9,8 @@ from nemo_launch import environment
 from nemo_launch.config.executor import SlurmConfig
 from nemo_launch.task import Task
 
+#: Seconds for a question before a submission: Slurm's commands themselves go on trying for a minute and more.
+PATIENCE = 15.0
 #: Where the cluster is; clients fail without it on sites that set it.
 _KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER")
 #: Site defaults that count outside a job; inside one they are the surrounding job's.

@@ -124,7 +124,8 @@ class SlurmExecutor:
         """Whether sacct shows everybody's environment here (AccountingStoreFlags=job_env). No answer counts as yes."""
         if self._shown_environment is None:
             try:
-                said = self.transport.run(["scontrol", "show", "config"], env=commands.query()).stdout
+                argv = ["scontrol", "show", "config"]
+                said = self.transport.run(argv, env=commands.query(), timeout=commands.PATIENCE).stdout
             except SchedulerError:
                 said = ""
             flags = [line for line in said.splitlines() if line.startswith("AccountingStoreFlags")]

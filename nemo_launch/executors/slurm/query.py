@@ -21,7 +21,7 @@ _DAY = 86400.0
 _NOBODY = re.compile(
     r"unable to contact|socket timed out|temporarily una(?:ble|vailable)|connection (?:refused|timed out|reset)"
     r"|connect failure|zero bytes were transmitted|transport endpoint|communication connection failure|standby"
-    r"|message receive failure|no response|network is unreachable",
+    r"|message receive failure|no response|network is unreachable|configuration source|failed to fetch config",
     re.IGNORECASE,
 )
 

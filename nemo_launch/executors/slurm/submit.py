@@ -17,7 +17,9 @@ TIMEOUT = 600.0
 #: Between an error that leaves it open whether the job was accepted and the first look for it.
 _SETTLE = 1.0
 #: The request did not get through, so there can be no job.
-_NEVER_ARRIVED = re.compile(r"connect failure|connection refused|temporarily una(?:ble|vailable)", re.IGNORECASE)
+_NEVER_ARRIVED = re.compile(
+    r"connect failure|connection refused|temporarily una(?:ble|vailable)|configuration source", re.IGNORECASE
+)
 _ID = re.compile(r"([0-9]+)(?:;(\S+))?")
 
 
@@ -168,7 +170,10 @@ def _remedy(transport: Transport, plan: Plan, done: Completed) -> str:
     if "invalid partition" in said:
         from nemo_launch.executors.slurm import check
 
-        found = check.partitions(transport)
+        try:
+            found = check.partitions(transport)
+        except SchedulerError:
+            found = []
         return f" The partitions are: {check.listed(found)}." if found else ""
     if "invalid account" in said:
         return " sacctmgr show associations user=$USER shows the accounts that you may use; set account."

@@ -46,7 +46,7 @@ def problems(transport: LocalTransport | None = None, tasks: Sequence[Task] = (T
 
 @pytest.fixture(autouse=True)
 def outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SBATCH_PARTITION", "SLURM_JOB_ID", "HF_TOKEN", "WANDB_API_KEY"):
+    for name in ("SLURM_CONF", "SBATCH_PARTITION", "SLURM_JOB_ID", "HF_TOKEN", "WANDB_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NEMORUN_HOME", "/h")
 
@@ -71,8 +71,28 @@ def test_an_unknown_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     assert problems(partition="a3m") == []
 
 
-def test_a_controller_that_is_away_is_no_reason_to_refuse() -> None:
-    assert problems(Cluster(controller=False), partition="general") == []
+def test_a_controller_that_is_away_ends_the_request_at_once() -> None:
+    with pytest.raises(Unreachable, match=r"nothing was submitted: the cluster does not answer .*Unable to contact"):
+        problems(Cluster(controller=False), partition="general")
+
+
+def test_a_configuration_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_CONF", "/nonexistent/slurm.conf")
+    with pytest.raises(Unreachable, match="SLURM_CONF names /nonexistent/slurm.conf, which does not exist"):
+        problems(Cluster(controller=False))
+    assert problems() == []  # Slurm found another one
+
+
+def test_questions_that_only_read_have_little_time() -> None:
+    limits = []
+
+    class Timed(Cluster):
+        def run(self, argv: Sequence[str], **more: Any) -> Completed:
+            limits.append(more["timeout"])
+            return super().run(argv, **more)
+
+    problems(Timed(srun_help="--container-image"), partition="a3m", container_image="/i.sqsh")
+    assert len(limits) == 3 and max(limits) <= 15
 
 
 def test_more_time_than_the_partition_allows() -> None:
@@ -163,7 +183,7 @@ def test_a_wrong_config_is_told_with_all_other_problems() -> None:
     assert len(texts) == 2 and "exclude each other" in texts[0]
 
 
-def test_a_silent_machine_is_no_problem_of_the_request() -> None:
+def test_a_silent_machine_ends_the_request() -> None:
     class Silent(LocalTransport):
         def run(self, argv: Sequence[str], **_: Any) -> Completed:
             raise Unreachable("no answer")
@@ -172,7 +192,8 @@ def test_a_silent_machine_is_no_problem_of_the_request() -> None:
         def run(self, argv: Sequence[str], **_: Any) -> Completed:
             raise CommandMissing("sh was not found")
 
-    assert problems(Silent(), partition="x") == []
+    with pytest.raises(Unreachable, match="no answer"):
+        problems(Silent(), partition="x")
     assert "not found" in problems(Bare())[0]
 
 
