@@ -59,21 +59,21 @@ def unfinished(
 
 def _over_long_ago(paths: ExperimentPaths, tasks: Sequence[tuple[Task, Executor]]) -> State | None:
     """How a launch ended that nobody can still mean to go on with; None: it is to be gone on with."""
-    alive, launchers = ledger.launcher_alive(paths)
-    if alive is not False or time.time() - _last_sign(paths, launchers, tasks) < _RETRY_SECONDS:
-        return None
     try:
-        over = ended(observing.observe(_jobs(paths, tasks)))
+        alive, launchers = ledger.launcher_alive(paths)
+        jobs = _jobs(paths, tasks)
+        if alive is not False or time.time() - _last_sign(paths, launchers, jobs) < _RETRY_SECONDS:
+            return None
+        over = ended(observing.observe(jobs))
     except (SchedulerError, RecordError):
-        return None
+        return None  # going on with it says what is wrong
     return over if over is not State.SUCCEEDED else None
 
 
-def _last_sign(paths: ExperimentPaths, launchers: int, tasks: Sequence[tuple[Task, Executor]]) -> float:
+def _last_sign(paths: ExperimentPaths, launchers: int, jobs: Sequence[tuple[Job, Executor]]) -> float:
     """When a launcher wrote something last. Ids do not count: whoever asks for the status may have written them."""
-    written = [paths.launcher(number) for number in range(launchers)]
-    written += [job.paths.intent for job, _ in _jobs(paths, tasks)]
-    times = [(records.read_json(path) or {}).get("time") for path in written]
+    times = [(records.read_json(paths.launcher(number)) or {}).get("time") for number in range(launchers)]
+    times += [job.intended for job, _ in jobs]
     return max((float(t) for t in times if isinstance(t, (int, float))), default=0.0)
 
 

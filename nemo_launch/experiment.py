@@ -129,6 +129,11 @@ class Experiment:
             SchedulerError: refused or unreachable; what was submitted before stays.
         """
         self.launch(again=again, sequential=sequential)
+        if self.ended:
+            _warn(
+                f"{self.id} was submitted by an interrupted launch and has already ended {self.ended}: nothing new "
+                "runs; again=True starts another"
+            )
         self.confirm()
         if not detach:
             self.wait()

@@ -85,6 +85,23 @@ def test_tried_again_at_once_it_is_gone_on_with_however_it_ended(work: Path) -> 
     assert (new.id, new.adopted, new.ended, ran(work)) == (old, True, State.FAILED, 1)
 
 
+def test_from_python_that_is_said_as_well(work: Path, caplog: pytest.LogCaptureFixture) -> None:
+    old = cut_off(work)
+    experiment = Experiment("cut", LocalExecutor(work_dir=str(work)))
+    experiment.add(Script("job.sh", args=[str(work)]))
+    experiment.run()
+    assert f"{old} was submitted by an interrupted launch and has already ended FAILED" in caplog.text
+    assert "again=True" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["intent.json", "handle.json"])
+def test_a_damaged_record_does_not_make_it_another_run(work: Path, name: str) -> None:
+    old = cut_off(work)
+    (path,) = Path(Experiment.from_id(old).paths.dir).glob(f"*/{name}")
+    path.write_text("{")
+    assert (again(work, []).id, ran(work)) == (old, 1)
+
+
 def test_one_that_succeeded_is_gone_on_with_whenever_it_was(work: Path) -> None:
     (work.parent / "repaired").touch()
     old = cut_off(work)
