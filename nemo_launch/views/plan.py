@@ -1,4 +1,7 @@
-"""What ``--dry-run`` prints: each script byte for byte between two marked lines, everything else as comments."""
+"""What ``--dry-run`` prints: each script byte for byte between two marked lines, everything else as comments.
+
+The lines that mark a script say how many lines it has, so that none of ours can be taken for one of its own.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ def render(experiment: Experiment, plans: Sequence[Plan], executor: Executor) ->
         lines = [f"Task {number}: {plan.task.name}", f"Executor: {executor.title}", *_effects(plan)]
         parts.append("\n" + "".join(f"# {_one_line(line)}\n" for line in lines))
         end = "" if plan.script.endswith("\n") else "\n"
-        parts.append(f"# ---- {_one_line(plan.paths.script)}\n{plan.script}{end}# ---- end of script\n")
+        path, count = _one_line(plan.paths.script), (plan.script + end).count("\n")
+        parts.append(f"# ---- the next {count} lines are {path} ----\n{plan.script}{end}")
+        parts.append(f"\n# ---- that were the {count} lines of {path} ----\n")
     return "".join(parts)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from tests.cli.conftest import Cli
@@ -23,11 +24,13 @@ def test_the_script_is_the_one_that_is_submitted_given_the_same_id(cli: Cli) -> 
 
 def test_the_script_stands_in_the_output_byte_for_byte(cli: Cli) -> None:
     done = cli("-s", cli.script("a.sh", "true\n"), "--dry-run", "--", "\udcff", LC_ALL="C", PYTHONCOERCECLOCALE="0")
-    _, script = done.out.split("/job.sh\n", 1)[1], done.out
-    inside, _ = done.out.split("# ---- ", 1)[1].split("\n", 1)[1].rsplit("# ---- end of script\n", 1)
+    before, count, path, rest = re.split(r"^# ---- the next (\d+) lines are (.*) ----\n", done.out, flags=re.MULTILINE)
+    lines = rest.splitlines(keepends=True)
+    inside, after = "".join(lines[: int(count)]), "".join(lines[int(count) :])
     assert inside.startswith("#!/bin/bash\n")
     assert "\udcff" in inside
-    outside = script.replace(inside, "")
+    assert after == f"\n# ---- that were the {count} lines of {path} ----\n"
+    outside = before + after
     assert all(line.startswith("#") for line in outside.splitlines() if line)
 
 
