@@ -217,7 +217,7 @@ def claim_experiment(base: str, title: str) -> ExperimentPaths:
             except FileNotFoundError:  # a launch that was refused has removed the empty folder
                 os.makedirs(folder, exist_ok=True)
     except OSError as error:
-        raise unwritable(base, error) from error
+        raise unwritable(base, error, base) from error
 
 
 def _newest(folder: str, now: int) -> int:
@@ -226,14 +226,18 @@ def _newest(folder: str, now: int) -> int:
     return max((int(s) for s in seconds if s.isdecimal() and len(s) <= 11 and int(s) < now + _CLOCK), default=0)
 
 
-def unwritable(path: str, error: OSError) -> RecordError:
-    """The error for a home or file that cannot be written: whose it is, where rights are the reason, and what helps."""
+def unwritable(path: str, error: OSError, base: str | None = None) -> RecordError:
+    """The error for a home or file that cannot be written: whose it is, where rights are the reason, and what helps.
+
+    ``base``: the home that it may belong to; default: this user's.
+    """
+    base = base or home()
     name = os.fsdecode(error.filename or path)
     if name.startswith(path) and name.endswith(".tmp"):
         name = path
     owner = _other_owner(name) if error.errno in (errno.EACCES, errno.EPERM) else ""
-    parts = os.path.relpath(name, home()).split("/")
-    ours = parts[0] != ".." or home().startswith(name)
+    parts = os.path.relpath(name, base).split("/")
+    ours = parts[0] != ".." or base.startswith(name)
     if owner and ours and parts[0] == "experiments" and len(parts) > 3:
         fix = f"The experiment belongs to {owner}, and only {owner} can change it."
     else:

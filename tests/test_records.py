@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import pwd
 import subprocess
 import sys
 from pathlib import Path
@@ -140,3 +142,41 @@ def test_handles_come_back_as_written(tmp_path: Path) -> None:
     ledger.write_handle(paths, handle)
     assert ledger.read_job("train", paths).handle == handle
     assert str(handle) == "42_3"
+
+
+# what cannot be written
+
+
+@pytest.mark.parametrize(
+    ("path", "says", "not_says"),
+    [
+        (
+            "home/experiments/a/a_1/a/cancelled",
+            "The experiment belongs to {me}, and only {me} can change it",
+            "NEMORUN",
+        ),
+        ("home/experiments/a", "It belongs to {me}. Set NEMORUN_HOME to", "only"),
+        ("home", "It belongs to {me}. Set NEMORUN_HOME to", "only"),
+        ("jobs/a/a_1/a/job.sh", "It belongs to {me}. Name as job_dir", "NEMORUN"),
+    ],
+)
+def test_whose_it_is_that_may_not_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, says: str, not_says: str
+) -> None:
+    monkeypatch.setenv("NEMORUN_HOME", str(tmp_path / "home"))
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    uid = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    whole = str(tmp_path / path)
+    text = str(records.unwritable(whole, PermissionError(errno.EACCES, "Permission denied", f"{whole}.1-f.tmp")))
+    assert text.startswith(f"cannot write {whole}: Permission denied. {says.format(me=me)}")
+    assert not_says not in text
+
+
+def test_a_full_disk_is_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEMORUN_HOME", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: -1)
+    error = OSError(errno.ENOSPC, "No space left on device")
+    path = str(tmp_path / "experiments" / "a" / "a_1" / "a" / "task.json")
+    assert "belongs" not in str(records.unwritable(path, error))
+    assert "Set NEMORUN_HOME" in str(records.unwritable(path, error))
