@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from nemo_launch import here, launching, packaging, records
-from nemo_launch.errors import InputError, Problem
+from nemo_launch.errors import InputError, Problem, SchedulerError
 from nemo_launch.executors.base import Executor
 from nemo_launch.recipes import Recipe, Site
 from nemo_launch.task import Task
@@ -29,6 +29,7 @@ def lowered(title: str, added: Sequence[Added], site: Callable[[Executor], Site]
 
     Raises:
         InputError: all problems, those that the executors find included.
+        SchedulerError: there is none, but an executor that had to ask got no answer.
     """
     problems = [*_names(title, [one.name for one in added]), *_dependencies(added)]
     if not added:
@@ -40,9 +41,14 @@ def lowered(title: str, added: Sequence[Added], site: Callable[[Executor], Site]
                 tasks.append((one.recipe.lower(one.name, site(one.executor), one.after), one.executor))
             except InputError as error:
                 problems += error.problems
-    for executor in dict.fromkeys(one.executor for one in added):
-        problems += _no_folders(executor)
-        problems += executor.check([task for task, other in tasks if other is executor], title)
+    executors = list(dict.fromkeys(one.executor for one in added))
+    problems += [problem for executor in executors for problem in _no_folders(executor)]
+    for executor in executors:
+        try:
+            problems += executor.check([task for task, other in tasks if other is executor], title)
+        except SchedulerError:
+            if not problems:  # else those are told, whether anybody answers or not
+                raise
     problems += _mixed_dependencies(tasks)
     if problems:
         raise InputError(dict.fromkeys(problems))

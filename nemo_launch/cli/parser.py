@@ -18,6 +18,9 @@ VERBS = {
     "profiles": "the named executors of profiles.yaml",
 }
 
+#: Commands of other versions: whoever has read of them should not be told that a script is missing.
+LATER = ("import-image", "rl", "attach", "node-shell")
+
 _EPILOG = """\
 examples:
   run.py -s pretrain/llama_tiny_pt.py --ntasks-per-node 2

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from nemo_launch.cli import values as typed
 from nemo_launch.cli.flags import BY_FIELD
-from nemo_launch.cli.parser import VERBS, known_flags
-from nemo_launch.config.executor import CONFIGS, ExecutorConfig
+from nemo_launch.cli.parser import LATER, VERBS, known_flags
+from nemo_launch.config.executor import CONFIGS, ExecutorConfig, SlurmConfig, no_kind
 from nemo_launch.config.hints import did_you_mean
 from nemo_launch.config.layers import Layer, Merged, merge, script_block
 from nemo_launch.config.structure import check
-from nemo_launch.errors import InputError, Problem
+from nemo_launch.errors import InputError, Problem, SchedulerError
 from nemo_launch.executors import factory
 from nemo_launch.executors.base import Executor
 from nemo_launch.experiment import Experiment
@@ -57,6 +57,8 @@ def build(prog: str, flags: argparse.Namespace, words: list[str], unknown: list[
     Raises:
         InputError: everything that is wrong with it, as far as it can be told without launching.
     """
+    if flags.script is None and words[:1] and words[0] in LATER:
+        raise InputError(Problem(f"{words[0]} is not in this version", "", f"{prog} --help shows what is."))
     problems = [_unknown(prog, word) for word in unknown]
     problems += typed.empty(flags) + _modes(flags)
     values, more = typed.of_flags(flags)
@@ -95,6 +97,8 @@ def build(prog: str, flags: argparse.Namespace, words: list[str], unknown: list[
             experiment.plan()
         except InputError as error:
             problems += request.named(error).problems
+        except SchedulerError:
+            pass  # what is wrong with the request does not depend on whether anybody answers
         raise InputError(dict.fromkeys(problems))
     return request
 
@@ -160,8 +164,7 @@ def _config_file(path: str, kind: str | None) -> tuple[str | None, Layer]:
     values = {str(key): value for key, value in document.values.items()}
     named = values.pop("executor", None)
     if named is not None and not (isinstance(named, str) and named in CONFIGS):
-        fix = did_you_mean(str(named), CONFIGS) or f"Write {' or '.join(CONFIGS)}."
-        raise InputError(Problem(f"there is no executor {named!r}", document.where("executor"), fix))
+        raise InputError(no_kind(named, document.where("executor")))
     if named and kind and named != kind:
         what = f"it is written for {named}, and -e asks for {kind}"
         raise InputError(Problem(what, document.where("executor"), "Leave one of them out."))
@@ -181,11 +184,7 @@ def _path(flags: argparse.Namespace) -> str | None:
 def _idle(values: dict[str, object], config: ExecutorConfig, path: str | None) -> list[Problem]:
     """Flags that would do nothing here. The same field in a profile is no mistake: it is for other launches."""
     found = []
-    if (
-        "container_mounts" in values
-        and getattr(config, "container_image", None) is None
-        and hasattr(config, "container_image")
-    ):
+    if "container_mounts" in values and isinstance(config, SlurmConfig) and config.container_image is None:
         found.append(Problem("it has no effect without a container", "--mount", "Add -i IMAGE, or leave it out."))
     if "include" in values and not config.snapshot:
         found.append(Problem("it has no effect where no copy is taken", "--include", "Leave out it or --no-snapshot."))

@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping
 from importlib import import_module
 from typing import Any
 
-from nemo_launch.config.executor import CONFIGS, ExecutorConfig
-from nemo_launch.config.hints import did_you_mean
+from nemo_launch.config.executor import CONFIGS, ExecutorConfig, no_kind
 from nemo_launch.config.structure import Where, check, structure, unstructure
 from nemo_launch.errors import InputError, Problem, RecordError
 from nemo_launch.executors.base import Executor
@@ -83,5 +82,4 @@ def load(record: object) -> Executor:
 
 def unknown_kind(kind: str, where: str = "executor") -> Problem:
     """That there is no such kind, with the nearest."""
-    fix = did_you_mean(kind, KINDS) or f"There are {' and '.join(KINDS)}."
-    return Problem(f"there is no executor {kind!r}", where, fix)
+    return no_kind(kind, where)

@@ -38,11 +38,18 @@ def find(path: str, work_dir: str) -> str:
             others.append(f"{place} may not be read")
         else:
             others.append(f"{place} is a directory" if stat.S_ISDIR(kind) else f"{place} is not a regular file")
-    near = _near(wanted, bases, [place for place in places if os.path.isdir(place)])
+    tried = {os.path.normpath(place) for place in places}
+    near = [
+        name
+        for name in _near(wanted, bases, [place for place in places if os.path.isdir(place)])
+        if not any(os.path.normpath(os.path.join(base, name)) in tried for base in bases)
+    ]
     fix = "Check the path, or the work dir (-d) that it is relative to."
     if near:
         fix = f"Did you mean {' or '.join(near)}?"
     if others:
+        if not near:
+            fix = "Name a file that you may read."
         raise InputError(Problem("; ".join(others), "script", fix))
     raise InputError(Problem(f"there is no {path}; looked for {', '.join(places)}", "script", fix))
 

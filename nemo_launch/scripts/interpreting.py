@@ -32,7 +32,7 @@ def how(path: str, entrypoint: Sequence[str]) -> How:
     except OSError as error:
         raise InputError(Problem(f"cannot read {path}: {error.strerror}", "script")) from error
     if first.startswith(b"\x7fELF"):
-        fix = f"Call it from a script: inline={os.path.basename(path)!r}, with its arguments."
+        fix = "Call it, with its arguments, from a shell script."
         raise InputError(Problem(f"{path} is a program, not a script", "script", fix))
     if not entrypoint and path.endswith(".py"):
         return How("python")

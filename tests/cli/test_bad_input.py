@@ -20,6 +20,13 @@ Refused = Callable[..., Done]
     [
         ([], ["-s/--script", "there is no script to run"]),
         (["a.sh"], ["Did you mean run.py -s a.sh?"]),
+        (["attach", "demo_1"], ["attach is not in this version"]),
+        (["import-image", "docker://a", "a.sqsh"], ["import-image is not in this version"]),
+        (["rl", "-N", "2"], ["rl is not in this version"]),
+        (["node-shell"], ["node-shell is not in this version"]),
+        (["-e", "skypilot", "-s", "a.sh"], ["-e/--executor: the executor skypilot is not in this version"]),
+        (["-e", "sky", "-s", "a.sh"], ["profiles.yaml:5", "the executor skypilot is not in this version"]),
+        (["-s", "program.sh"], ["a program, not a script. Call it, with its arguments, from a shell script."]),
         (["stauts"], ["there is no command 'stauts'", "Did you mean status?"]),
         (["-s", "nothere.py"], ["-s/--script", "there is no nothere.py"]),
         (["-s", "a.sh", "--tim", "3"], ["no flag --tim", "Did you mean --time?", "-- --tim"]),
@@ -53,7 +60,8 @@ Refused = Callable[..., Done]
 def test_bad_requests(cli: Cli, refused: Refused, words: list[str], says: list[str]) -> None:
     cli.script("a.sh", "true\n")
     cli.script("bad.yaml", "time: '10'\ngrase: '10'\n")
-    cli.script("profiles.yaml", "broken:\n  executor: slurm\n  nods: 2\n")
+    cli.script("profiles.yaml", "broken:\n  executor: slurm\n  nods: 2\nsky:\n  executor: skypilot\n")
+    cli.script("program.sh", "\x7fELF")
     if "--python" in words:
         words = [cli.script("b.py", "") if word == "a.sh" else word for word in words]
     done = refused(*words)
@@ -118,6 +126,12 @@ def test_what_is_empty_is_told_once(cli: Cli, refused: Refused) -> None:
     flags = ["--account", "--mem", "--time", "--secret", "--qos", "--mount", "-i", "--python", "--include", "-d", "-n"]
     done = refused("-e", "slurm", "-s", "a.sh", *(word for flag in flags for word in (flag, "")))
     assert len(done.err.splitlines()) == len(flags) == done.err.count("its value is empty. Is a variable unset?")
+
+
+def test_what_was_typed_is_no_hint(cli: Cli, refused: Refused) -> None:
+    (cli.work / "nice.sh").symlink_to("nice.sh")
+    for typed in ("nice.sh", "./nice.sh", str(cli.work / "nice.sh")):
+        assert "Did you mean" not in refused("-s", typed).err
 
 
 def test_a_fault_is_told_once_in_the_words_of_the_command_line(refused: Refused) -> None:
