@@ -91,8 +91,22 @@ def test_what_slurm_itself_refuses_is_told_in_its_words(there: Scene) -> None:
     done = there(*SLURM, *RUN, "--config", "more.yaml")
     assert done.returncode == 3
     assert "Invalid node name" in done.stderr and "Traceback" not in done.stderr and len(done.stderr.splitlines()) == 1
-    assert there.experiments() == [] and there.jobs() == {}
+    assert there.created() == [] and there.jobs() == {}
     assert there("list").returncode == 0
+
+
+@pytest.mark.parametrize("words", [["-n", "100"], ["--constraint", "nope"], ["--mem", "9999T"]])
+@pytest.mark.parametrize("place", ["runs", "a home that is not there"])
+def test_what_slurm_itself_refuses_leaves_nothing(there: Scene, words: list[str], place: str) -> None:
+    there.launcher.write("more.yaml", f"constraint: {words[1]}\n")
+    asked = ["--config", "more.yaml"] if words[0] == "--constraint" else words
+    home = there.launcher.runs if place == "runs" else there.launcher.workspace / "new" / "home"
+    done = there(*SLURM, *RUN, *asked, NEMORUN_HOME=str(home))
+    assert done.returncode == 3 and "sbatch refused payload" in done.stderr and "Traceback" not in done.stderr
+    assert there.created() == [] and there.ran() == []
+    assert place == "runs" or not home.parent.exists()
+    # Slurm itself keeps a record of some that it refuses
+    assert set(there.jobs().values()) <= {"FAILED"}
 
 
 @pytest.mark.parametrize("executor", ["local", "slurm"])
@@ -158,8 +172,7 @@ def test_a_home_that_is_full_from_the_start(make_scene: MakeScene, slurm: Lab, e
         assert done.returncode == 2, done
         assert "No space left" in done.stderr and "NEMORUN_HOME" in done.stderr
         assert len(done.stderr.splitlines()) == 1 and "Traceback" not in done.stderr
-        left = [name for name in scene.created() if not (scene.launcher.runs / name).is_dir()]
-        assert left == [filler.name]
+        assert scene.created() == [filler.name]
         assert scene.jobs() == {}
 
 
@@ -183,7 +196,7 @@ def test_a_home_that_becomes_full_on_the_way(make_scene: MakeScene, slurm: Lab, 
             assert [task["job_id"]] == list(jobs)
         else:
             assert done.returncode != 0
-            assert scene.experiments() == []
+            assert scene.created() == []
 
 
 @needs_root

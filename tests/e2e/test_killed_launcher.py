@@ -159,6 +159,40 @@ def test_a_job_that_ended_before_the_next_launch_is_not_run_again(wrapped: Scene
     assert len(wrapped.experiments()) == 2
 
 
+def test_a_job_that_failed_is_gone_on_with_at_once_and_history_later(wrapped: Scene) -> None:
+    """Who repairs the cause outside the script and launches the same again gets a run, and is told of the old one."""
+    assert wrapped.commands is not None
+    repaired = wrapped.launcher.workspace / "repaired"
+    wrapped.launcher.write("payload.sh", '#!/bin/bash\necho "p $NEMO_LAUNCH_JOB_ID" >> "$2"\ntest -e "$3"\n', 0o755)
+    words = ["--wait", *command(wrapped), str(repaired)]
+    wrapped.commands.set("sbatch", after=1)
+    wrapped.killed(wrapped.start(*words), wrapped.commands.returned("sbatch"))
+    assert names(wrapped.ended()) == ["FAILED"]
+    wrapped.commands.set("sbatch")
+    (old,) = wrapped.experiments()
+    for path in [*wrapped.launcher.runs.glob("experiments/*/*/launcher-0.json"), wrapped.directory() / "intent.json"]:
+        record = json.loads(path.read_text())
+        path.write_text(json.dumps({**record, "time": record["time"] - 3600}))
+    repaired.touch()
+    later = wrapped(*words)
+    assert later.returncode == 0, later.stderr
+    assert f"{old} ended FAILED" in later.stderr and "going on with" not in later.stderr
+    assert len(wrapped.experiments()) == len(wrapped.ran()) == 2
+    assert "interrupted" not in wrapped(*words).stderr  # told once
+
+
+def test_a_job_that_failed_a_moment_ago_is_named_plainly(wrapped: Scene) -> None:
+    assert wrapped.commands is not None
+    wrapped.launcher.write("payload.sh", '#!/bin/bash\necho "p" >> "$2"\nexit 3\n', 0o755)
+    wrapped.commands.set("sbatch", after=1)
+    wrapped.killed(wrapped.start("--wait", *command(wrapped)), wrapped.commands.returned("sbatch"))
+    assert names(wrapped.ended()) == ["FAILED"]
+    again = wrapped("--wait", *command(wrapped))
+    assert again.returncode == 1
+    assert "has already ended FAILED: nothing new runs. --again starts another" in again.stderr
+    assert len(wrapped.jobs()) == len(wrapped.ran()) == 1
+
+
 def test_status_heals_first_and_then_the_same_launch_shows_that_job(wrapped: Scene) -> None:
     assert wrapped.commands is not None
     wrapped.commands.set("sbatch", after=1)
