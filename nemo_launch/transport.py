@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from nemo_launch import records
+from nemo_launch import here, records
 from nemo_launch.errors import RecordError, SchedulerError, Unreachable
 
 
@@ -94,6 +94,7 @@ class LocalTransport:
             done = subprocess.run(
                 list(argv),
                 env=None if env is None else dict(env),
+                cwd=None if here.known() else "/",  # sbatch refuses to run in a directory that was removed
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=timeout,
