@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -19,6 +20,11 @@ _SECRET_WORDS = {"TOKEN", "KEY", "SECRET", "PASSWORD"}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
 #: Of a surrounding job; a new submission must not see them. SLURM_CONF stays: clients fail without it.
 _SURROUNDING = ("SLURM_", "SBATCH_", "SRUN_", "PMI_", "PMIX_", "SLURMD_", "NEMO_LAUNCH_")
+
+#: What changes how shells, the linker and other tools work. The processes get theirs; the batch script, the scheduler's
+#: commands and the runner's utilities must not.
+TOOLS = ("PATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "BASH_ENV", "ENV", "POSIXLY_CORRECT", "IFS", "SHELLOPTS",
+         "BASHOPTS", "GLOBIGNORE", "CDPATH")  # fmt: skip
 
 C = TypeVar("C", bound=ExecutorConfig)
 
@@ -107,6 +113,21 @@ def job_environment(config: ExecutorConfig, task_env: Mapping[str, str], environ
     env.update(config.env_vars)
     env.update(task_env)
     return env
+
+
+def apart(
+    env: Mapping[str, str], environ: Mapping[str, str], names: Iterable[str] = TOOLS
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """(environment of the batch script, NAME=VALUE words for the processes alone).
+
+    ``environ`` is the launcher's own, whose PATH the script uses; ``names``: no others are taken apart.
+    """
+    path = environ.get("PATH") or os.defpath
+    words = {name: env[name] for name in TOOLS if name in env and name in set(names)}
+    if words.get("PATH") == path:
+        del words["PATH"]
+    outer = {name: value for name, value in env.items() if name not in words}
+    return {**outer, "PATH": path}, tuple(f"{name}={value}" for name, value in words.items())
 
 
 def folders(config: ExecutorConfig) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -98,10 +100,17 @@ class Failure:
     """How many other ranks failed or were ended after it."""
 
     def __str__(self) -> str:
-        how = f"signal {self.signal}" if self.signal else f"exit {self.exit_code}"
+        how = f"signal {self.signal}" if self.signal else f"exit {self.exit_code}{_as_after(self.exit_code)}"
         others = f"; {self.followed} other{'s' * (self.followed != 1)} followed" if self.followed else ""
         what = f", {self.exception}" if self.exception else ""
         return f"rank {self.rank} on {self.node} failed first: {how}{what}{others}"
+
+
+def _as_after(code: int | None) -> str:
+    """What shells mean by 137, which a program may also say by itself."""
+    with contextlib.suppress(ValueError):
+        return f" (as after {signal.Signals((code or 0) - 128).name})"
+    return ""
 
 
 @dataclass(frozen=True)

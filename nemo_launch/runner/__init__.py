@@ -52,6 +52,9 @@ VALUES: Mapping[str, Value] = {
     "nl_master_port": Value("first port tried for the rendezvous", "13742"),
     "nl_srun_args": Value("further options of the srun that starts the processes (--mpi=…)", ()),
     "nl_setup": Value("shell text, run in the work dir before the processes start", ""),
+    "nl_env": Value(
+        "NAME=VALUE words that the processes get and this script's own tools must not (see environment)", ()
+    ),
     "nl_signal": Value("signal that the processes get with the checkpoint request, such as USR1; empty: none", ""),
     "nl_secrets_file": Value("file of NAME=VALUE entries, each ended by NUL (see secrets_file); empty: none", ""),
     "nl_requeue": Value("1: the job may be requeued, so a signal is not its end and secrets stay", ""),

@@ -1,9 +1,11 @@
 #!/bin/sh
 # One rank of a program that is not Python, with nothing but a POSIX shell and basic utilities (dash, busybox):
-#   sh rank.sh LAUNCHER RANKS WORK_DIR N WORD...     the first N words are the interpreter; 0: bash, else sh
+#   sh rank.sh LAUNCHER RANKS WORK_DIR N M [NAME=VALUE]... WORD...
+# The program gets M variables more: they would change what the utilities here do. Of its words the first N are the
+# interpreter; 0: bash, else sh.
 # Names begin with nl_ because an assignment to any other could change the program's environment.
-nl_launcher=$1 nl_ranks=$2 nl_work_dir=$3 nl_interpreter=$4
-shift 4
+nl_launcher=$1 nl_ranks=$2 nl_work_dir=$3 nl_interpreter=$4 nl_variables=$5
+shift 5
 nl_node=${SLURMD_NODENAME:-$(uname -n)}
 nl_node=${nl_node%%.*}
 nl_rank=0 nl_world=1 nl_told=
@@ -19,8 +21,25 @@ if ! cd "$nl_work_dir" 2>/dev/null; then
   if [ ! -e "$nl_ranks/problem" ]; then printf 'workdir\n%s\n' "$nl_text" >"$nl_ranks/problem"; fi
   exit 78
 fi
+nl_path=$PATH nl_i=$nl_variables
+while [ "$nl_i" -gt 0 ]; do # to the end of the words
+  case $1 in PATH=*) nl_path=${1#PATH=} ;; esac
+  set -- "$@" "$1"
+  shift
+  nl_i=$((nl_i - 1))
+done
 if [ "$nl_interpreter" = 0 ]; then
-  if command -v bash >/dev/null 2>&1; then set -- bash "$@"; else set -- sh "$@"; fi
+  nl_shell=$(PATH=$nl_path; command -v bash) || nl_shell=$(command -v bash) || nl_shell=$(command -v sh)
+  set -- "$nl_shell" "$@"
+fi
+if [ "$nl_variables" -gt 0 ]; then
+  nl_i=$(($# - nl_variables))
+  while [ "$nl_i" -gt 0 ]; do # back in front
+    set -- "$@" "$1"
+    shift
+    nl_i=$((nl_i - 1))
+  done
+  set -- env "$@"
 fi
 
 nl_label() { # lines of standard input, labelled; long ones in pieces that no other rank can cut (see rank.py)
@@ -43,21 +62,27 @@ nl_label() { # lines of standard input, labelled; long ones in pieces that no ot
 trap 'nl_told=1' TERM HUP INT
 trap : USR1 USR2
 
-nl_pipe=$nl_ranks/rank-$nl_rank.pipe
-if [ "$nl_world" -gt 1 ] && mkfifo "$nl_pipe" "$nl_pipe.2" 2>/dev/null; then
-  (trap '' TERM HUP INT USR1 USR2; exec tee -a "$nl_ranks/rank-$nl_rank.log" <"$nl_pipe" >"$nl_pipe.2" 2>/dev/null) &
-  nl_tee=$!
-  (trap '' TERM HUP INT USR1 USR2; nl_label <"$nl_pipe.2") &
-  nl_labeller=$!
+# Slurm waits for the end of the output, which what the program left running may hold: it gets a pipe of ours.
+nl_pipe=$nl_ranks/rank-$nl_rank.pipe nl_labeller=
+if { [ "$nl_world" -gt 1 ] || [ "${SLURM_STEP_ID:-}" ]; } && mkfifo "$nl_pipe" "$nl_pipe.2" 2>/dev/null; then
+  if [ "$nl_world" -gt 1 ]; then
+    (trap '' TERM HUP INT USR1 USR2; exec tee -a "$nl_ranks/rank-$nl_rank.log" <"$nl_pipe" >"$nl_pipe.2" 2>/dev/null) &
+    nl_reader=$!
+    (trap '' TERM HUP INT USR1 USR2; nl_label <"$nl_pipe.2") &
+    nl_labeller=$!
+  else # its bytes as they are
+    (trap '' TERM HUP INT USR1 USR2; exec cat <"$nl_pipe") &
+    nl_reader=$!
+  fi
   "$@" >"$nl_pipe" 2>&1
   nl_code=$?
-  # What the program left running may hold the pipe: read what is there, then leave.
-  (sleep 2; kill -9 "$nl_tee") >/dev/null 2>&1 &
+  # Read what is there, then leave.
+  (sleep 2; kill -9 "$nl_reader") >/dev/null 2>&1 &
   nl_killer=$!
-  wait "$nl_tee" "$nl_labeller"
+  wait "$nl_reader" $nl_labeller
   kill "$nl_killer" 2>/dev/null
   rm -f "$nl_pipe" "$nl_pipe.2"
-else # one rank: nothing between the program and the log
+else # nothing between the program and the log
   "$@"
   nl_code=$?
 fi
@@ -66,23 +91,16 @@ if [ "$nl_code" = 0 ]; then
   printf %s "${nl_told:+told}" >"$nl_ranks/rank-$nl_rank.ok"
   exit 0
 fi
-nl_name=null
-if [ "$nl_code" -gt 128 ] && nl_name=$(kill -l "$nl_code" 2>/dev/null) && [ "$nl_name" ]; then
-  nl_name="\"SIG${nl_name#SIG}\""
-else
-  nl_name=null
-fi
+# A shell cannot tell a program that a signal killed from one that left with 128 and more: no signal is named.
 # Whoever signals many processes does it one by one: ours may be about to come.
 case $nl_code in 129 | 130 | 131 | 143) if [ ! "$nl_told" ]; then sleep 1; fi ;; esac
 if [ "$nl_told" ]; then nl_told=true; else nl_told=false; fi
 nl_new=$nl_ranks/rank-$nl_rank.json
-printf '{"exit_code": %d, "signal": %s, "rank": %d, "node": "%s", "world_size": %d, "induced": %s, "exception": "", "traceback": "", "time": %s}\n' \
-  "$nl_code" "$nl_name" "$nl_rank" "$nl_node" "$nl_world" "$nl_told" "$(date +%s)" >"$nl_new"
+printf '{"exit_code": %d, "signal": null, "rank": %d, "node": "%s", "world_size": %d, "induced": %s, "exception": "", "traceback": "", "time": %s}\n' \
+  "$nl_code" "$nl_rank" "$nl_node" "$nl_world" "$nl_told" "$(date +%s)" >"$nl_new"
 if [ "$nl_told" = false ]; then # link() decides who was first, also on NFS
   if ln "$nl_new" "$nl_ranks/first-failure.json" 2>/dev/null && [ "$nl_world" -gt 1 ]; then
-    nl_how="exit code $nl_code"
-    if [ "$nl_name" != null ]; then nl_how=${nl_name#\"}; nl_how=${nl_how%\"}; fi
-    printf 'nemo_launch: rank %d on %s failed first: %s\n' "$nl_rank" "$nl_node" "$nl_how"
+    printf 'nemo_launch: rank %d on %s failed first: exit code %d\n' "$nl_rank" "$nl_node" "$nl_code"
   fi
 fi
 exit "$nl_code"

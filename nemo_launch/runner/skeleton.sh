@@ -15,6 +15,7 @@ nl_host=${nl_host%%.*}
 nl_world=$((nl_nodes * nl_ntasks_per_node))
 if [[ $nl_launcher = none ]]; then nl_processes=1; else nl_processes=$nl_world; fi
 if [[ " ${nl_srun_args[*]}" = *' --container-image'* ]]; then nl_contained=1; else nl_contained=''; fi
+nl_path=$PATH # of the tools here
 nl_pid='' nl_passed='' nl_caught='' nl_ended_by='' nl_started=''
 
 nl_say() { printf 'nemo_launch: %s\n' "$*"; }
@@ -53,6 +54,7 @@ nl_end() { # nl_end CODE CAUSE [MESSAGE]: the only way out
   local nl_followed=0
   trap - EXIT
   trap '' TERM INT HUP USR1 # Slurm signals mv below as well
+  PATH=$nl_path:$PATH       # setup may have left another
   if [[ ${3:-} && ! -e $nl_ranks/problem ]]; then nl_say "$3"; fi # a problem was told by who found it
   if [[ -e $nl_ranks/first-failure.json ]]; then
     nl_followed=$((nl_processes - 1 - $(nl_count_ok)))
@@ -126,6 +128,43 @@ nl_lease_port() { # nl_lease_port FIRST: sets nl_port; it is ours as long as des
   nl_end 1 port "no free port between $1 and $nl_port on $nl_host. Set master_port to another one."
 }
 
+nl_where() { # nl_where PROGRAM: its path, as the processes would find it
+  local nl_word PATH=$PATH
+  if [[ -z $nl_contained ]]; then
+    for nl_word in "${nl_env[@]}"; do
+      if [[ $nl_word = PATH=* ]]; then PATH=${nl_word#PATH=}; fi
+    done
+  fi
+  type -P -- "$1"
+}
+
+nl_for_setup() { # what the processes get, as far as it does not change how this shell reads
+  local nl_word
+  for nl_word in "${nl_env[@]}"; do
+    case ${nl_word%%=*} in PATH | LD_* | BASH_ENV | ENV) export "${nl_word?}" ;; esac
+  done
+}
+
+nl_after_setup() { # … and what setup made of it goes to the processes
+  local nl_word nl_name nl_kept=()
+  for nl_word in "${nl_env[@]}"; do
+    nl_name=${nl_word%%=*}
+    case $nl_name in
+    PATH) ;;
+    LD_* | BASH_ENV | ENV)
+      if [[ ${!nl_name+set} ]]; then nl_kept+=("$nl_name=${!nl_name}"); fi
+      unset -v "$nl_name"
+      ;;
+    *) nl_kept+=("$nl_word") ;;
+    esac
+  done
+  if [[ $PATH != "$nl_path" ]]; then
+    nl_kept+=("PATH=$PATH")
+    PATH=$nl_path:$PATH
+  fi
+  nl_env=("${nl_kept[@]}")
+}
+
 nl_start() { # runs the processes to their end: sets nl_rc
   local nl_rank=(--launcher "$nl_launcher" --ranks "$nl_ranks") nl_launch=() nl_run nl_cpus nl_dir=$nl_work_dir
   if [[ $nl_contained ]]; then nl_dir=.; fi # pyxis sets it, and it may have another name inside
@@ -135,7 +174,7 @@ nl_start() { # runs the processes to their end: sets nl_rc
     if [[ $nl_language = python ]]; then
       nl_run=("$nl_python" "${nl_run[@]}")
     elif [[ $nl_launcher = torchrun ]]; then
-      nl_run=(bash "${nl_run[@]}")
+      if [[ $nl_contained ]]; then nl_run=(bash "${nl_run[@]}"); else nl_run=("$(nl_where bash || type -P bash)" "${nl_run[@]}"); fi
     fi # else rank.sh looks for a shell where the program runs
   fi
 
@@ -154,6 +193,9 @@ nl_start() { # runs the processes to their end: sets nl_rc
     if [[ $nl_gpus_per_node ]]; then nl_launch+=("--gpus-per-node=$nl_gpus_per_node"); fi
     nl_launch+=("${nl_srun_args[@]}")
   fi
+  if [[ ($nl_language = python || $nl_launcher = torchrun) && ${#nl_env[@]} != 0 ]]; then
+    nl_launch+=(env "${nl_env[@]}")
+  fi
   if [[ $nl_launcher = torchrun ]]; then
     nl_launch+=("$nl_python" "$nl_job_dir/runner/node.py" --nodes "$nl_nodes" --nproc "$nl_ntasks_per_node"
       --ranks "$nl_ranks" --work-dir "$nl_dir" ${nl_signal:+--ignore "$nl_signal"} ${nl_standalone:+--standalone} --)
@@ -162,7 +204,8 @@ nl_start() { # runs the processes to their end: sets nl_rc
     # -I, -S: the user's PYTHONPATH must not stand in for modules that the runner itself imports
     nl_launch+=("$nl_python" -IBS "$nl_job_dir/runner/rank.py" "${nl_rank[@]}" -- "${nl_run[@]}")
   else
-    nl_launch+=(sh "$nl_job_dir/runner/rank.sh" "$nl_launcher" "$nl_ranks" "$nl_dir" "${#nl_interpreter[@]}" "${nl_run[@]}")
+    nl_launch+=(sh "$nl_job_dir/runner/rank.sh" "$nl_launcher" "$nl_ranks" "$nl_dir" "${#nl_interpreter[@]}"
+      "${#nl_env[@]}" "${nl_env[@]}" "${nl_run[@]}")
   fi
 
   # Locally a group of its own, so that one signal reaches the processes and not this shell. Descriptor 9 is the lease.
@@ -218,15 +261,21 @@ export PYTHONUNBUFFERED=${PYTHONUNBUFFERED-1}
 
 if [[ $nl_setup ]]; then
   trap 'nl_rc=$?; nl_end $((nl_rc ? nl_rc : 1)) setup "setup left the batch script with exit code $nl_rc on $nl_host"' EXIT
+  if [[ -z $nl_contained ]]; then
+    nl_for_setup
+    # shellcheck source=/dev/null
+    if [[ " ${nl_env[*]}" = *' BASH_ENV='* && -r $BASH_ENV ]]; then . "$BASH_ENV"; fi
+  fi
   eval "$nl_setup"
   nl_rc=$?
   trap - EXIT # what the text may have changed goes back
   nl_traps
-  set +eu
+  set +eu +o posix
   IFS=$' \t\n'
+  if [[ -z $nl_contained ]]; then nl_after_setup; fi
   if [[ $nl_rc != 0 && -z $nl_ended_by ]]; then nl_end "$nl_rc" setup "setup failed with exit code $nl_rc on $nl_host"; fi
 fi
-if [[ ($nl_language = python || $nl_launcher = torchrun) && -z $nl_contained ]] && ! command -v "$nl_python" >/dev/null; then
+if [[ ($nl_language = python || $nl_launcher = torchrun) && -z $nl_contained ]] && ! nl_where "$nl_python" >/dev/null; then
   nl_end 127 python "there is no $nl_python on $nl_host. Set python to an interpreter that every node has."
 fi
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -267,6 +269,7 @@ def test_a_plan_has_no_effect_and_repeats(site: Site) -> None:
     assert done.returncode == 0, done.stderr
 
 
+LEAVES = "import subprocess, sys\nsubprocess.Popen(['sleep', '60'])\nsys.exit(9)\n"
 #: Takes the request to end well.
 SAVES = """#!/bin/bash
 trap 'echo saved > saved; exit 0' TERM
@@ -290,3 +293,27 @@ def test_a_run_that_had_ended_before_it_was_cancelled_keeps_its_result(site: Sit
     run = site.launch(site.task("a", "#!/bin/sh\nexit 0\n"))
     run.wait()
     assert run.cancel()["a"].state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize("python", [False, True])
+def test_variables_that_change_tools_reach_the_program_and_break_nothing(site: Site, python: bool) -> None:
+    given = {"PATH": "/nowhere", "BASH_ENV": "/nonexistent/env", "POSIXLY_CORRECT": "1", "LD_LIBRARY_PATH": "/a b"}
+    text = f"#!/bin/bash\nexec '{sys.executable}' -c '{DUMP}' \"$1\"\n"
+    out = site.folder / "out"
+    task = site.task("a", DUMP, str(out), python=True) if python else site.task("a", text, str(out))
+    slurm = "grace" not in site.defaults
+    setup = {"setup": f'echo "$PATH" > {shlex.quote(str(out))}-setup'} if slurm else {}
+    run = site.launch(task, env_vars=given, launcher="none", **setup)
+    assert run.wait()["a"].state is State.SUCCEEDED, run.logs()
+    env = json.loads(out.read_text())["env"]
+    assert {name: bytes.fromhex(env[name.encode().hex()]).decode() for name in given} == given
+    if slurm:
+        assert (site.folder / "out-setup").read_text() == "/nowhere\n"
+
+
+def test_what_outlives_the_program_does_not_keep_the_run(site: Site) -> None:
+    run = site.launch(site.task("a", "#!/bin/sh\nsleep 60 &\nexit 9\n"), site.task("b", LEAVES, python=True))
+    began = time.monotonic()
+    seen = run.wait(30)
+    assert [seen[name].exit_code for name in ("a", "b")] == [9, 9]
+    assert time.monotonic() - began < 30

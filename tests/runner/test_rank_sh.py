@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from nemo_launch.executors.base import Failure
 from nemo_launch.runner import files
 from tests.runner.conftest import BatchJob
 from tests.runner.test_rank import VALUES, WORDS, check_lines
@@ -41,7 +42,7 @@ def run(
 ) -> subprocess.CompletedProcess[bytes]:
     (folder / "ranks").mkdir(exist_ok=True)
     return subprocess.run(
-        [shell[0], _rank_sh(folder), launcher, folder / "ranks", folder, "0", *words],
+        [shell[0], _rank_sh(folder), launcher, folder / "ranks", folder, "0", "0", *words],
         env={"PATH": shell[1], "SLURMD_NODENAME": "node-0", **env},
         capture_output=True,
         timeout=60,
@@ -95,10 +96,31 @@ def test_success_is_recorded(shell: tuple[str, str], folder: Path, write: Write)
     assert {path.name for path in (folder / "ranks").iterdir()} == {"rank-1.ok", "rank-1.log"}
 
 
-def test_a_signal_is_named(shell: tuple[str, str], folder: Path, write: Write) -> None:
-    assert run(shell, folder, [str(write("x.sh", "kill -9 $$"))], "srun", **place(0)).returncode == 137
+@pytest.mark.parametrize("text", ["kill -9 $$", "exit 137"])
+def test_only_what_is_known_to_be_a_signal_is_called_one(
+    shell: tuple[str, str], folder: Path, write: Write, text: str
+) -> None:
+    assert run(shell, folder, [str(write("x.sh", text))], "srun", **place(0)).returncode == 137
     failure = json.loads((folder / "ranks" / "first-failure.json").read_text())
-    assert (failure["exit_code"], failure["signal"]) == (137, "SIGKILL")
+    assert (failure["exit_code"], failure["signal"]) == (137, None)
+    assert "exit 137 (as after SIGKILL)" in str(Failure(0, "node-0", 137))
+
+
+def test_variables_that_would_change_the_tools_reach_the_program_alone(
+    shell: tuple[str, str], folder: Path, write: Write
+) -> None:
+    words = ["PATH=/x", "BASH_ENV=/nonexistent/env", "POSIXLY_CORRECT=1", "IFS=:", "LD_LIBRARY_PATH=/a b"]
+    script = write("x.sh", 'echo "$PATH|$BASH_ENV|$POSIXLY_CORRECT|$LD_LIBRARY_PATH|$1"')
+    for launcher, env in (("none", {}), ("srun", place(0))):
+        (folder / "ranks").mkdir(exist_ok=True)
+        done = subprocess.run(
+            [shell[0], _rank_sh(folder), launcher, folder / "ranks", folder, "0", "5", *words, script, "a b"],
+            env={"PATH": shell[1], "SLURMD_NODENAME": "node-0", **env},
+            capture_output=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done
+        assert b"/x|/nonexistent/env|1|/a b|a b\n" in done.stdout
 
 
 def test_what_outlives_the_program_does_not_keep_the_job(shell: tuple[str, str], folder: Path, write: Write) -> None:
@@ -107,7 +129,7 @@ def test_what_outlives_the_program_does_not_keep_the_job(shell: tuple[str, str],
     (folder / "ranks").mkdir()
     with open(folder / "log", "wb") as log:  # not a pipe: that one the sleep would hold, too
         done = subprocess.run(
-            [shell[0], _rank_sh(folder), "srun", folder / "ranks", folder, "0", script],
+            [shell[0], _rank_sh(folder), "srun", folder / "ranks", folder, "0", "0", script],
             env={"PATH": shell[1], "SLURMD_NODENAME": "node-0", **place(0)},
             stdout=log,
             timeout=60,
@@ -119,7 +141,7 @@ def test_what_outlives_the_program_does_not_keep_the_job(shell: tuple[str, str],
 def test_a_missing_work_dir_is_named(shell: tuple[str, str], folder: Path) -> None:
     (folder / "ranks").mkdir()
     done = subprocess.run(
-        [shell[0], _rank_sh(folder), "none", folder / "ranks", "/gone", "0", "x"],
+        [shell[0], _rank_sh(folder), "none", folder / "ranks", "/gone", "0", "0", "x"],
         env={"PATH": shell[1], "SLURMD_NODENAME": "node-1"},
         capture_output=True,
     )

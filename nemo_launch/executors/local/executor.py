@@ -48,7 +48,7 @@ class LocalExecutor:
     def plan(self, task: Task, paths: TaskPaths) -> Plan:
         """See ``Executor.plan``."""
         config = self.config
-        env = environment.job_environment(config, task.env, os.environ)
+        env, apart = environment.apart(environment.job_environment(config, task.env, os.environ), os.environ)
         values: dict[str, str | int | Sequence[str]] = {
             "nl_scheduler": "local",
             "nl_experiment": os.path.basename(os.path.dirname(paths.dir)),
@@ -62,6 +62,7 @@ class LocalExecutor:
             "nl_python": config.python or sys.executable,
             "nl_pythonpath": task.pythonpath,
             "nl_ntasks_per_node": config.ntasks_per_node,
+            "nl_env": apart,
             "nl_signal": config.signal or "",
         }
         needed = runner.files(task.language, preflight.launcher(config, task))

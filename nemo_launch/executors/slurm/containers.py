@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from nemo_launch import records
+from nemo_launch import environment, records
 from nemo_launch.config.executor import SlurmConfig
 from nemo_launch.records import TaskPaths
 from nemo_launch.task import Task
 
 #: The host's would replace the image's.
-_NEVER_NAMED = {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "HOME"}
+_NEVER_NAMED = {*environment.TOOLS, "PYTHONPATH", "HOME"}
 
 
 def srun_args(config: SlurmConfig, task: Task, paths: TaskPaths, secrets: Iterable[str]) -> tuple[str, ...]:

@@ -60,12 +60,15 @@ class SlurmExecutor:
         names = self._secret_names(task, environ)
         needed = runner.files(task.language, render.launcher(config, task))
         secrets_file = paths.secrets if names and self._accounting_shows_environment() else ""
+        # An image has its own PATH and libraries: there only what was asked for by name.
+        asked = (*config.env_vars, *task.env) if config.container_image else environment.TOOLS
+        env, apart = environment.apart(commands.submission(config, task, environ), environ, asked)
         return Plan(
             task=task,
             paths=paths,
-            script=render.script(config, task, paths, names, secrets_file),
-            command=submit.command(paths.script),
-            env=commands.submission(config, task, environ),
+            script=render.script(config, task, paths, names, secrets_file, apart),
+            command=submit.command(paths.script, (), config.dependency),
+            env=env,
             secrets=names,
             files={f"runner/{name}": data for name, data in needed.items()},
             notes=tuple(self._notes(task, environ, secrets_file)),
@@ -78,7 +81,8 @@ class SlurmExecutor:
         with closing(submit.ready(plans, lambda plan: self._prepare(plan, ledger), ledger)) as ready:
             for plan, env in ready:
                 after = self._predecessors(plan, fresh, ledger)
-                fresh[plan.task.name] = submit.submit(self.transport, plan, env, after, ledger)
+                argv = submit.command(plan.paths.script, after, self.config.dependency)
+                fresh[plan.task.name] = submit.submit(self.transport, plan, env, argv, ledger)
 
     def _prepare(self, plan: Plan, ledger: Ledger) -> Mapping[str, str]:
         """Write what the job needs and the intent; the environment of its sbatch."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from nemo_launch import records, runner
 from nemo_launch.config.executor import SlurmConfig
@@ -17,10 +17,17 @@ from nemo_launch.task import Task
 _LONGEST_MARGIN = 65535
 
 
-def script(config: SlurmConfig, task: Task, paths: TaskPaths, secrets: Iterable[str], secrets_file: str = "") -> str:
-    """Text of the batch script."""
+def script(
+    config: SlurmConfig,
+    task: Task,
+    paths: TaskPaths,
+    secrets: Iterable[str],
+    secrets_file: str = "",
+    env: Sequence[str] = (),
+) -> str:
+    """Text of the batch script; ``env``: see ``environment.apart``."""
     directives = [f"#SBATCH {_word(option)}" for option in options(config, task, paths)]
-    return runner.batch_script(directives, values(config, task, paths, secrets, secrets_file))
+    return runner.batch_script(directives, {**values(config, task, paths, secrets, secrets_file), "nl_env": tuple(env)})
 
 
 def options(config: SlurmConfig, task: Task, paths: TaskPaths) -> Iterator[str]:

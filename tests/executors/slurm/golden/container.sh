@@ -27,6 +27,7 @@ nl_gpus_per_node=''
 nl_master_port=13742
 nl_srun_args=( --container-image=/images/nemo.sqsh --container-mounts=/home/ann/work:/home/ann/work,/home/ann/.nemo_run/experiments/demo/demo_1753123402/demo:/home/ann/.nemo_run/experiments/demo/demo_1753123402/demo,/scratch/logs:/scratch/logs,/data:/d:ro --container-workdir=/home/ann/work --container-env=HF_TOKEN,NCCL_DEBUG --no-container-mount-home )
 nl_setup=''
+nl_env=()
 nl_signal=''
 nl_secrets_file=''
 nl_requeue=''

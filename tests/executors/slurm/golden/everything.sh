@@ -44,6 +44,7 @@ nl_master_port=20000
 nl_srun_args=( --mpi=pmix --cpu-bind=cores )
 nl_setup='module load cuda
 echo '"'"'ready'"'"''
+nl_env=()
 nl_signal=USR1
 nl_secrets_file=''
 nl_requeue=''

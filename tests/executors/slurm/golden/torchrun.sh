@@ -34,6 +34,7 @@ nl_gpus_per_node=8
 nl_master_port=13742
 nl_srun_args=()
 nl_setup=''
+nl_env=()
 nl_signal=''
 nl_secrets_file=''
 nl_requeue=''
