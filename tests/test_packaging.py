@@ -630,7 +630,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @root_only
-def test_a_full_disk_is_an_error_and_nothing_is_left(repo: Path, small_disk: Path) -> None:
+def test_a_full_disk_is_an_error_and_nothing_is_left(
+    repo: Path, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NEMORUN_HOME", str(small_disk))
     for number in range(8):
         write(repo / f"{number}.bin", "x" * 300_000)
     with pytest.raises(RecordError, match=r"No space left.*NEMORUN_HOME"):
@@ -638,7 +641,10 @@ def test_a_full_disk_is_an_error_and_nothing_is_left(repo: Path, small_disk: Pat
     assert os.listdir(small_disk / "s") == []
 
 
-def test_a_place_that_cannot_be_written_is_an_error(repo: Path, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_an_error(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NEMORUN_HOME", str(tmp_path))
     write(tmp_path / "s")
     with pytest.raises(RecordError, match="NEMORUN_HOME"):
         packaging.store(packaging.collect(str(repo)), str(tmp_path / "s"))
