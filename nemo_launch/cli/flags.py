@@ -54,6 +54,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag(("--qos",), "NAME", "qos", "quality of service"),
         Flag(("--constraint",), "FEATURES", "constraint", "node features that are required"),
         Flag(("--reservation",), "NAME", "reservation", "reservation to use"),
+        Flag(("--dependency",), "JOBS", "dependency", "jobs that come first, as sbatch names them: afterok:123"),
         Flag(("--exclusive",), "", "exclusive", "share the nodes with nobody"),
         Flag(("--launcher",), "NAME", "launcher", "how processes start: torchrun, srun or none"),
         Flag(("--master-port",), "PORT", "master_port", "first port tried for the rendezvous"),

@@ -89,6 +89,9 @@ class SlurmConfig(ExecutorConfig):
     qos: str | None = None
     constraint: str | None = None
     reservation: str | None = None
+    dependency: str | None = None
+    """Jobs outside the experiment that come first, in sbatch's words: ``afterok:123:124``, ``singleton``. A job whose
+    dependency can never be fulfilled is removed from the queue."""
     nodelist: str | None = None
     exclude: str | None = None
     exclusive: bool = False

@@ -15,7 +15,7 @@ _FIELDS = {
     name: name.replace("-", "_")
     for name in (
         "account", "partition", "qos", "time", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-node",
-        "constraint", "reservation", "nodelist", "exclude", "mail-type", "mail-user", "job-name", "mpi",
+        "constraint", "reservation", "dependency", "nodelist", "exclude", "mail-type", "mail-user", "job-name", "mpi",
         "container-image", "container-mounts", "container-workdir", "container-mount-home",
     )
 } | {
@@ -49,7 +49,6 @@ _GUARDED: Mapping[str, Mapping[str, str]] = {
         "wait": "use --wait of the launcher",
         "wrap": "the recipe is what runs",
         "array": "add one task for each element instead",
-        "dependency": "give the task its dependencies instead",
         "kill-on-invalid-dep": "it is always yes",
         "requeue": "restarts are not part of this version",
         "no-requeue": "it is always set",
@@ -65,7 +64,6 @@ _GUARDED: Mapping[str, Mapping[str, str]] = {
         "pty": "the processes have no terminal",
         "relative": "the processes take all nodes of the job",
         "preserve-env": "the numbers of nodes and processes follow from the fields",
-        "dependency": "give the task its dependencies instead",
         "no-allocate": "the processes belong to this job",
     },
 }

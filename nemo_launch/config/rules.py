@@ -29,7 +29,9 @@ def validate(config: ExecutorConfig) -> list[Problem]:
     """What is wrong with the values together; ``where`` of each problem is the field's name."""
     found = [problem for rule in (_lines, _folders, _counts, _times, _names) for problem in rule(config)]
     if isinstance(config, SlurmConfig):
-        found += [problem for rule in (_memory, _port, _mounts, _image, _options) for problem in rule(config)]
+        found += [
+            problem for rule in (_memory, _port, _mounts, _image, _dependency, _options) for problem in rule(config)
+        ]
     return found
 
 
@@ -138,6 +140,18 @@ def _image(config: SlurmConfig) -> Iterator[Problem]:
         file = image.rsplit("/", 1)[-1]
         fix = f"Copy it first: gcloud storage cp {image} . and give the path of {file} where the nodes see it."
         yield Problem(f"{image} is in a bucket, where no node can start it", "container_image", fix)
+
+
+_DEPENDENCY = re.compile(
+    r"singleton|(after(any|notok|ok|corr|burstbuffer)?):[0-9]+([_+][0-9]+)?(:[0-9]+([_+][0-9]+)?)*", re.ASCII
+)
+
+
+def _dependency(config: SlurmConfig) -> Iterator[Problem]:
+    text = config.dependency
+    if text is not None and not all(_DEPENDENCY.fullmatch(part) for part in text.split(",")):
+        fix = "Write it as in afterok:123:124 or afterany:7,singleton."
+        yield Problem(f"{text!r} is not a dependency on jobs of Slurm", "dependency", fix)
 
 
 def _options(config: SlurmConfig) -> Iterator[Problem]:

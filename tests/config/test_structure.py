@@ -122,6 +122,10 @@ BAD: list[tuple[dict[Any, Any], str]] = [
     ({"signal": "KILL"}, "signal: no process can act on KILL"),
     ({"signal": 10}, "signal: 10 is not text"),
     ({"srun_args": ["program"]}, "srun_args: 'program' is not an option of srun"),
+    ({"dependency": "afterok"}, "dependency: 'afterok' is not a dependency on jobs of Slurm. Write it as in"),
+    ({"dependency": "afterok:12,after:x"}, "dependency: 'afterok:12,after:x' is not a dependency"),
+    ({"dependency": "123"}, "dependency: '123' is not a dependency"),
+    ({"sbatch_args": ["--depend=afterok:1"]}, "Use dependency instead."),
     ({"sbatch_args": ["gres=gpu"]}, "sbatch_args: 'gres=gpu' is not an option of sbatch"),
     ({"sbatch_args": ["--time=3"]}, "Use time instead."),
     ({"sbatch_args": ["--mem-per-cpu=1G"]}, "Use mem_per_cpu instead."),
@@ -241,6 +245,7 @@ by_name: dict[str, st.SearchStrategy[Any]] = {
     "container_image": st.sampled_from(["/i.sqsh", "docker://nvcr.io#nvidia/nemo:25.07", "a:b"]),
     "srun_args": st.lists(st.sampled_from(["-v", "--cpu-bind=none"])).map(tuple),
     "sbatch_args": st.lists(st.sampled_from(["--gres=gpu:1", "--nice"])).map(tuple),
+    "dependency": st.sampled_from(["afterok:12:13_4", "afterany:7,singleton"]),
     "secrets": st.lists(st.sampled_from(["A", "HF_TOKEN"])).map(tuple),
     "passthrough": st.just(("http_proxy",)),
 }

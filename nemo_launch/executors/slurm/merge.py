@@ -172,7 +172,8 @@ def _shown(e: Evidence, row: Row) -> Observation:
 
 def _skipped(e: Evidence, row: Row) -> bool:
     """Cancelled by Slurm itself because of its dependency, before it started."""
-    return bool(e.job.after) and not row.nodes and row.reason in (words.NEVER, "Dependency")
+    waited = row.reason == words.NEVER or (bool(e.job.after) and row.reason == "Dependency")
+    return waited and not row.nodes
 
 
 def _code(row: Row) -> tuple[int | None, str]:

@@ -67,7 +67,7 @@ def _blame(job: Job, jobs: Sequence[Job], result: dict[str, Observation]) -> Obs
     folder = os.path.dirname(job.paths.dir)
     before = {o.name: result[o.key].state for o in jobs if os.path.dirname(o.paths.dir) == folder and o.key in result}
     ended = [name for name in job.after if before.get(name) in (State.FAILED, State.CANCELLED)]
-    names = ended or list(job.after)
+    names = ended or list(job.after) or ["a job that it depends on"]
     blamed = names[0] if len(names) == 1 else f"one of {', '.join(names)}"
     return replace(result[job.key], reason=f"not started: {blamed} did not succeed")
 

@@ -23,15 +23,17 @@ _NEVER_ARRIVED = re.compile(
 _ID = re.compile(r"([0-9]+)(?:;(\S+))?")
 
 
-def command(script: str, after: Sequence[Handle] = ()) -> tuple[str, ...]:
-    """The words that submit a script, after those jobs have succeeded.
+def command(script: str, after: Sequence[Handle] = (), dependency: str | None = None) -> tuple[str, ...]:
+    """The words that submit a script, after those jobs have succeeded and ``dependency`` (sbatch's words) is fulfilled.
 
     A dependant that can never start is removed by Slurm itself and does not pend for ever.
     """
-    if not after:
+    conditions = [dependency] if dependency else []
+    if after:
+        conditions.append("afterok:" + ":".join(handle.job_id for handle in after))
+    if not conditions:
         return ("sbatch", "--parsable", script)
-    ids = ":".join(handle.job_id for handle in after)
-    return ("sbatch", "--parsable", f"--dependency=afterok:{ids}", "--kill-on-invalid-dep=yes", script)
+    return ("sbatch", "--parsable", f"--dependency={','.join(conditions)}", "--kill-on-invalid-dep=yes", script)
 
 
 def parse_id(stdout: str) -> Handle | None:
@@ -84,15 +86,20 @@ def ready(
                 raise
 
 
-def submit(transport: Transport, plan: Plan, env: Mapping[str, str], after: Sequence[Handle], ledger: Ledger) -> Handle:
-    """Run sbatch for one plan, whose intent is recorded; the id is recorded before this returns.
+def submit(
+    transport: Transport,
+    plan: Plan,
+    env: Mapping[str, str],
+    argv: Sequence[str],
+    ledger: Ledger,
+) -> Handle:
+    """Run sbatch (``argv``) for one plan, whose intent is recorded; the id is recorded before this returns.
 
     Raises:
         SchedulerRefused: it said no; the intent is void.
         Unreachable: it did not answer. Where it is unknown whether there is a job, the intent stays and ``recover``
             finds out.
     """
-    argv = command(plan.paths.script, after)
     began = time.time()
     try:
         done = transport.run((_program(transport, env), *argv[1:]), env=env, timeout=TIMEOUT)

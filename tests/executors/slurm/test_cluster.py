@@ -79,6 +79,32 @@ def test_a_folder_for_the_jobs_own_files(site: Site, tmp_path: Path) -> None:
 # -- submission ---------------------------------------------------------------------------------------------------
 
 
+def test_jobs_outside_the_experiment_come_first(site: Site) -> None:
+    first = site.launch(site.task("first", "#!/bin/sh\nsleep 2\necho first >>order\n"))
+    (before,) = first.jobs()
+    later = site.launch(
+        site.task("second", "#!/bin/sh\necho second >>order\n"),
+        site.task("third", "#!/bin/sh\necho third >>order\n", after=["second"]),
+        dependency=f"afterok:{before.handle},singleton",
+    )
+    assert later.plans[0].command[2] == f"--dependency=afterok:{before.handle},singleton"
+    assert later.poll()["second"].state is State.PENDING
+    assert {o.state for o in later.wait().values()} == {State.SUCCEEDED}
+    assert (site.folder / "order").read_text().split() == ["first", "second", "third"]
+
+
+def test_a_job_that_waits_for_a_failed_one_is_skipped_and_not_left_in_the_queue(site: Site) -> None:
+    failed = site.launch(site.task("fails", "#!/bin/sh\nexit 3\n"))
+    assert failed.wait()["fails"].state is State.FAILED
+    (before,) = failed.jobs()
+    run = site.launch(site.task("never", WAIT), dependency=f"afterok:{before.handle}")
+    seen = run.wait()["never"]
+    assert (seen.state, seen.skipped) == (State.CANCELLED, True)
+    assert "a job that it depends on did not succeed" in seen.reason
+    (job,) = run.jobs()
+    assert str(job.handle) not in ask("squeue", "-h", "--me", "-t", "PENDING", "-o", "%i").split()
+
+
 def test_what_slurm_refuses_is_told_in_its_words_and_leaves_no_intent(site: Site) -> None:
     tasks = [site.task("a", WAIT), site.task("b", WAIT, after=["a"]), site.task("c", WAIT), site.task("d", WAIT)]
     run = site.prepare(*tasks)
@@ -339,7 +365,7 @@ def test_scancel_from_outside_of_a_run_that_takes_it_well(site: Site, kind: str,
     run.until_file(site.folder / "up")
     time.sleep(0.5)  # the other ranks, too
     ask("scancel", str(run.jobs()[0].handle))
-    seen = []
+    seen: list[State] = []
     deadline = time.monotonic() + 30
     while not seen or not seen[-1].final:
         assert time.monotonic() < deadline
