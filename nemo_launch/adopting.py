@@ -7,10 +7,10 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
-from nemo_launch import ledger, observing, records
+from nemo_launch import layout, ledger, observing, records
 from nemo_launch.errors import RecordError, SchedulerError, Unreachable
 from nemo_launch.executors.base import Executor, Job, Plan, State
-from nemo_launch.records import ExperimentPaths
+from nemo_launch.layout import ExperimentPaths
 from nemo_launch.task import Task
 
 Tell = Callable[[str], None]
@@ -39,7 +39,7 @@ def unfinished(
     off a while ago and whose tasks have ended without success since is not gone on with: the command is given again
     because the cause is gone.
     """
-    folder = os.path.join(records.experiments(home), title)
+    folder = os.path.join(layout.experiments(home), title)
     ids = sorted((name for name in _listdir(folder)), reverse=True)
     for name in ids[:_ADOPT_AMONG_NEWEST]:
         paths = ExperimentPaths(home, title, name)
@@ -78,9 +78,7 @@ def _last_sign(paths: ExperimentPaths, launchers: int, jobs: Sequence[tuple[Job,
 
 
 def _jobs(paths: ExperimentPaths, tasks: Sequence[tuple[Task, Executor]]) -> list[tuple[Job, Executor]]:
-    from nemo_launch import launching
-
-    return launching.refresh(paths, [(task.name, task.after, executor) for task, executor in tasks])
+    return observing.refresh(paths, [(task.name, task.after, executor) for task, executor in tasks])
 
 
 def ended(statuses: Sequence[observing.TaskStatus]) -> State | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from nemo_launch import records
+from nemo_launch import layout
 from nemo_launch.errors import NotFound, Problem, RecordError
-from nemo_launch.records import ExperimentPaths
+from nemo_launch.layout import ExperimentPaths
 
 
 def ids(home: str, title: str = "") -> list[str]:
@@ -27,7 +27,7 @@ def ids(home: str, title: str = "") -> list[str]:
 
 
 def _found(home: str, title: str) -> Iterator[tuple[int, str]]:
-    folder = records.experiments(home)
+    folder = layout.experiments(home)
     for name in [title] if title else os.listdir(folder):
         inside = os.path.join(folder, name)
         try:
@@ -53,8 +53,8 @@ def not_found(text: str) -> NotFound:
     """That there is no such experiment, with near names."""
     import difflib
 
-    known = ids(records.home())
+    known = ids(layout.home())
     titles = list(dict.fromkeys(id.rpartition("_")[0] for id in reversed(known)))
     near = difflib.get_close_matches(text, [*titles, *known], 3)
     hint = f"Near: {', '.join(near)}." if near else "run.py list shows what there is."
-    return NotFound(Problem(f"no experiment {text!r} in {records.experiments(records.home())}", "", hint))
+    return NotFound(Problem(f"no experiment {text!r} in {layout.experiments(layout.home())}", "", hint))

@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nemo_launch import adopting, arguments, catalog, launching, lowering, packaging, records
+from nemo_launch import adopting, arguments, catalog, launching, layout, lowering, packaging, records
 from nemo_launch.errors import InputError, NotFound, Problem, RecordError
-from nemo_launch.executors.base import Executor, Job, Plan, State
-from nemo_launch.observing import TaskStatus, observe
+from nemo_launch.executors.base import Executor, Job, Plan, State, job_dir
+from nemo_launch.layout import ExperimentPaths
+from nemo_launch.observing import TaskStatus, observe, refresh
 from nemo_launch.recipes import Recipe, Site
-from nemo_launch.records import ExperimentPaths
 from nemo_launch.task import Task
 
 __all__ = ["Experiment", "TaskStatus", "observe_all"]
@@ -51,7 +51,7 @@ class Experiment:
         self._default = executor
         self._adds: list[lowering.Added] = []
         self._tasks: list[tuple[str, tuple[str, ...], Executor]] = []
-        self._home = records.home()
+        self._home = layout.home()
         self.paths = ExperimentPaths(self._home, title, f"{title}_{int(time.time())}")
         self._ran = False
 
@@ -192,7 +192,7 @@ class Experiment:
 
     def jobs(self) -> list[tuple[Job, Executor]]:
         """What the record says of every task, without asking the scheduler."""
-        return launching.refresh(self.paths, self._known())
+        return refresh(self.paths, self._known())
 
     def statuses(self) -> list[TaskStatus]:
         """The truth about every task now, with one question to the scheduler for all."""
@@ -256,7 +256,7 @@ class Experiment:
             NotFound: there is none; the message names near ones.
         """
         title = arguments.text(id, "id", "an experiment's id").rpartition("_")[0]
-        paths = ExperimentPaths(records.home(), title, id)
+        paths = ExperimentPaths(layout.home(), title, id)
         record = records.read_json(paths.record) if title else None
         if record is None:
             raise catalog.not_found(id)
@@ -288,14 +288,14 @@ class Experiment:
     def find(cls, text: str) -> Experiment:
         """By id, else by title."""
         title = arguments.text(text, "experiment", "an experiment's id or title").rpartition("_")[0]
-        if title and os.path.exists(ExperimentPaths(records.home(), title, text).record):
+        if title and os.path.exists(ExperimentPaths(layout.home(), title, text).record):
             return cls.from_id(text)
         return cls.from_title(text)
 
     @staticmethod
     def catalog(title: str = "") -> list[str]:
         """Ids of all experiments (of a title), oldest first. Folders without a record are ignored."""
-        return catalog.ids(records.home(), arguments.text(title, "title", "a title") if title != "" else "")
+        return catalog.ids(layout.home(), arguments.text(title, "title", "a title") if title != "" else "")
 
     # -- inside -------------------------------------------------------------------------------------------------
 
@@ -317,8 +317,8 @@ class Experiment:
             raise NotFound(Problem(f"{self.id} has no task {name!r}", "task", f"It has {', '.join(names)}."))
         return [name]
 
-    def _paths_of(self, name: str, executor: Executor) -> records.TaskPaths:
-        return self.paths.task(name, launching.job_dir(executor))
+    def _paths_of(self, name: str, executor: Executor) -> layout.TaskPaths:
+        return self.paths.task(name, job_dir(executor))
 
     def _site(self, executor: Executor) -> Site:
         return lowering.site(executor, self._home)
@@ -332,17 +332,17 @@ class Experiment:
 
     def _folders(self) -> list[str]:
         """Those that a launch makes where there are none, beside the experiment's own."""
-        folders = [os.path.join(records.experiments(self._home), self.title)]
+        folders = [os.path.join(layout.experiments(self._home), self.title)]
         for executor in dict.fromkeys(one.executor for one in self._adds):
             folders.append(self._site(executor).snapshots)
-            if job_dir := launching.job_dir(executor):
-                folders.append(os.path.join(job_dir, self.title))
+            if folder := job_dir(executor):
+                folders.append(os.path.join(folder, self.title))
         return folders
 
 
 def observe_all(experiments: Sequence[Experiment]) -> dict[str, list[TaskStatus]]:
     """The state of every task of many experiments, with one question for all of them; by experiment id."""
-    tasks = [(e, pair) for e in experiments for pair in launching.refresh(e.paths, e._known())]
+    tasks = [(e, pair) for e in experiments for pair in refresh(e.paths, e._known())]
     seen = observe([pair for _, pair in tasks])
     result: dict[str, list[TaskStatus]] = {e.id: [] for e in experiments}
     for (experiment, _), status in zip(tasks, seen, strict=True):

@@ -18,8 +18,8 @@ from typing import Any
 
 from nemo_launch import adopting, here, identity, ledger, observing, records
 from nemo_launch.errors import LaunchError, SchedulerError
-from nemo_launch.executors.base import Executor, Job, Plan, State
-from nemo_launch.records import ExperimentPaths
+from nemo_launch.executors.base import Executor, Plan, State, job_dir
+from nemo_launch.layout import ExperimentPaths
 from nemo_launch.task import Task, digest
 
 
@@ -118,12 +118,6 @@ def nothing_submitted(paths: ExperimentPaths, names: Sequence[str]) -> bool:
     return not any(os.path.exists(p.intent) or os.path.exists(p.handle) for p in map(paths.task, names))
 
 
-def job_dir(executor: Executor) -> str | None:
-    """The folder that the nodes see, where the executor names one."""
-    value = getattr(executor.config, "job_dir", None)
-    return here.absolute(value) if value else None
-
-
 def start(
     paths: ExperimentPaths, plans: Sequence[tuple[Plan, Executor]], adopted: bool, tell: adopting.Tell
 ) -> State | None:
@@ -144,7 +138,7 @@ def start(
             adopting.go_on(plans, book, tell)
             with contextlib.suppress(SchedulerError):
                 known = [(plan.task.name, plan.task.after, executor) for plan, executor in plans]
-                over = adopting.ended(observing.observe(refresh(paths, known)))
+                over = adopting.ended(observing.observe(observing.refresh(paths, known)))
         submit(plans, book)
         return over
     except LaunchError:
@@ -153,15 +147,6 @@ def start(
         raise
     finally:
         ledger.left(paths)
-
-
-def refresh(
-    paths: ExperimentPaths, tasks: Sequence[tuple[str, tuple[str, ...], Executor]]
-) -> list[tuple[Job, Executor]]:
-    """The record's view of every task, read anew."""
-    return [
-        (ledger.read_job(name, paths.task(name, job_dir(executor)), after), executor) for name, after, executor in tasks
-    ]
 
 
 @contextlib.contextmanager

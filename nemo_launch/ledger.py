@@ -10,7 +10,7 @@ from typing import Any
 from nemo_launch import identity, records
 from nemo_launch.errors import RecordError
 from nemo_launch.executors.base import Handle, Job, Plan
-from nemo_launch.records import ExperimentPaths, TaskPaths
+from nemo_launch.layout import ExperimentPaths, TaskPaths
 
 
 class FileLedger:

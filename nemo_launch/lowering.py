@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from nemo_launch import here, launching, packaging, records
+from nemo_launch import here, layout, packaging
 from nemo_launch.errors import InputError, Problem, SchedulerError
-from nemo_launch.executors.base import Executor
+from nemo_launch.executors.base import Executor, job_dir
 from nemo_launch.recipes import Recipe, Site
 from nemo_launch.task import Task
 from nemo_launch.transport import LocalTransport
@@ -59,11 +59,11 @@ def site(executor: Executor, home: str) -> Site:
     """What lowering needs to know of the place where an executor's tasks run."""
     config = executor.config
     work_dir = here.absolute(config.work_dir or here.directory())
-    base = launching.job_dir(executor) or home
+    base = job_dir(executor) or home
     given = (config.log_dir, config.cache_dir, config.data_dir)
-    leave_out = [records.experiments(home), records.snapshots(home), base]
+    leave_out = [layout.experiments(home), layout.snapshots(home), base]
     leave_out += [here.absolute(folder) for folder in given if folder]
-    return Site(config, work_dir, records.snapshots(base), tuple(p for p in leave_out if p != work_dir))
+    return Site(config, work_dir, layout.snapshots(base), tuple(p for p in leave_out if p != work_dir))
 
 
 def _names(title: str, names: Sequence[str]) -> Iterator[Problem]:

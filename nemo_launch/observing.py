@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from nemo_launch import ledger, records
 from nemo_launch.errors import RecordError
-from nemo_launch.executors.base import Executor, Handle, Job, Observation, Recovery, State
-from nemo_launch.records import ExperimentPaths
+from nemo_launch.executors.base import Executor, Handle, Job, Observation, Recovery, State, job_dir
+from nemo_launch.layout import ExperimentPaths
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,15 @@ def observe(tasks: Sequence[tuple[Job, Executor]]) -> list[TaskStatus]:
     return [
         TaskStatus(job.name, job, executor, seen.get(job.key) or _unsubmitted(job, job.key in open_ends))
         for job, executor in jobs
+    ]
+
+
+def refresh(
+    paths: ExperimentPaths, tasks: Sequence[tuple[str, tuple[str, ...], Executor]]
+) -> list[tuple[Job, Executor]]:
+    """The record's view of every task, read anew."""
+    return [
+        (ledger.read_job(name, paths.task(name, job_dir(executor)), after), executor) for name, after, executor in tasks
     ]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nemo_launch import Experiment, LocalExecutor, Script, State, adopting, identity, observing, records
+from nemo_launch import Experiment, LocalExecutor, Script, State, adopting, identity, layout, observing, records
 from nemo_launch.executors.base import Handle, Job, Observation, Recovery
 
 #: The job succeeds once the user has made the file "repaired".
@@ -158,7 +158,7 @@ def test_whoever_waits_for_a_dead_launchers_call_says_so(work: Path) -> None:
 
 def test_a_task_whose_predecessor_failed_counts_as_ended(work: Path) -> None:
     def status(name: str, state: State, *after: str, **extra: bool) -> observing.TaskStatus:
-        paths = records.ExperimentPaths("/home", "t", "t_1").task(name)
+        paths = layout.ExperimentPaths("/home", "t", "t_1").task(name)
         job = Job(name, paths, after=after)
         return observing.TaskStatus(name, job, LocalExecutor(), Observation(state, extra=extra))
 

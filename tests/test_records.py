@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from nemo_launch import ledger, records
+from nemo_launch import layout, ledger, records
 from nemo_launch.errors import InputError, RecordError
 from nemo_launch.executors.base import Handle
-from nemo_launch.records import ExperimentPaths
+from nemo_launch.layout import ExperimentPaths
 
 
 def test_a_record_comes_back_as_written(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_an_unwritable_home_is_named_with_the_remedy() -> None:
 def test_a_home_with_a_newline_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEMORUN_HOME", "/tmp/a\nb")
     with pytest.raises(InputError, match="newline"):
-        records.home()
+        layout.home()
 
 
 def test_a_launcher_that_lives_is_not_replaced_and_a_dead_one_is_replaced_once(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_launcher_that_lives_is_not_replaced_and_a_dead_one_is_replaced_once(t
     assert ledger.launcher_alive(paths) == (True, 1)
 
     code = (
-        "import sys; from nemo_launch import ledger; from nemo_launch.records import ExperimentPaths;"
+        "import sys; from nemo_launch import ledger; from nemo_launch.layout import ExperimentPaths;"
         "print(ledger.own(ExperimentPaths(sys.argv[1], 't', 't_2'), 0))"
     )
     os.makedirs(os.path.join(tmp_path, "experiments", "t", "t_2"))

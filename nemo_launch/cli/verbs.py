@@ -21,11 +21,11 @@ def experiment(text: str | None) -> Experiment:
         return Experiment.find(text)
     ids = Experiment.catalog()
     if not ids:
-        from nemo_launch import records
+        from nemo_launch import layout
         from nemo_launch.errors import NotFound, Problem
 
         raise NotFound(
-            Problem(f"there is no experiment in {records.home()} yet", "", "NEMORUN_HOME names the directory.")
+            Problem(f"there is no experiment in {layout.home()} yet", "", "NEMORUN_HOME names the directory.")
         )
     return Experiment.from_id(ids[-1])
 

@@ -44,9 +44,9 @@ class Report(NamedTuple):
 
 def load(work_dir: str | os.PathLike[str]) -> Profiles:
     """The profiles that apply in a work dir; a file is read when a name is looked up, not before."""
-    from nemo_launch import here, records
+    from nemo_launch import here, layout
 
-    folders = (here.absolute(work_dir), records.home(), os.path.expanduser("~/.config/nemo_launch"))
+    folders = (here.absolute(work_dir), layout.home(), os.path.expanduser("~/.config/nemo_launch"))
     return Profiles(tuple(dict.fromkeys(os.path.join(folder, FILE) for folder in folders)))
 
 

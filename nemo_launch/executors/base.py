@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
+from nemo_launch import here
 from nemo_launch.config.executor import ExecutorConfig
 from nemo_launch.errors import Problem
-from nemo_launch.records import TaskPaths
+from nemo_launch.layout import TaskPaths
 from nemo_launch.task import Task
 from nemo_launch.transport import Transport
 
@@ -237,3 +238,9 @@ class Executor(Protocol):
 
     def log_sources(self, job: Job) -> list[LogSource]:
         """Logs that exist now: the whole log first, then those of single ranks."""
+
+
+def job_dir(executor: Executor) -> str | None:
+    """The folder that the nodes see, where the executor names one."""
+    value = getattr(executor.config, "job_dir", None)
+    return here.absolute(value) if value else None

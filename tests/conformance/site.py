@@ -11,7 +11,7 @@ from typing import Any
 
 from nemo_launch import ledger
 from nemo_launch.executors.base import Executor, Job, Observation, Plan, State
-from nemo_launch.records import ExperimentPaths, TaskPaths
+from nemo_launch.layout import ExperimentPaths, TaskPaths
 from nemo_launch.task import Task
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nemo_launch.executors.base import Failure, Handle, Job
 from nemo_launch.executors.outcome import Outcome, parse, read_outcomes
-from nemo_launch.records import TaskPaths
+from nemo_launch.layout import TaskPaths
 from nemo_launch.transport import LocalTransport
 
 

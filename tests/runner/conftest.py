@@ -17,7 +17,7 @@ import pytest
 
 from nemo_launch.executors.base import Handle, Job
 from nemo_launch.executors.outcome import Outcome, read_outcomes
-from nemo_launch.records import TaskPaths
+from nemo_launch.layout import TaskPaths
 from nemo_launch.runner import batch_script, files
 from nemo_launch.transport import LocalTransport
 

@@ -15,7 +15,7 @@ from nemo_launch.errors import InputError, Problem, SchedulerRefused
 from nemo_launch.executors import ranks
 from nemo_launch.executors.base import Handle, Job, Ledger, LogSource, Observation, Plan, Recovery
 from nemo_launch.executors.local import ending, polling, preflight, processes, start
-from nemo_launch.records import TaskPaths
+from nemo_launch.layout import TaskPaths
 from nemo_launch.task import Task
 from nemo_launch.transport import LocalTransport, Transport
 

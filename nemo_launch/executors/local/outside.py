@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nemo_launch.records import TaskPaths
+from nemo_launch.layout import TaskPaths
 
 
 @dataclass

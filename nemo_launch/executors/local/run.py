@@ -14,7 +14,7 @@ from typing import Any
 from nemo_launch import identity, records
 from nemo_launch.errors import RecordError
 from nemo_launch.executors.local import processes
-from nemo_launch.records import TaskPaths
+from nemo_launch.layout import TaskPaths
 
 #: What a batch script leaves running when it ends gets this long after TERM (Slurm's nodes clean up at once).
 _LEFTOVER_SECONDS = 5.0

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from nemo_launch import records
 from nemo_launch.errors import SchedulerRefused, Unreachable
-from nemo_launch.records import TaskPaths
+from nemo_launch.layout import TaskPaths
 
 #: Of this process's environment, only what an isolated Python needs to start and to read paths as this one does.
 _SUPERVISOR_ENV = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ")

@@ -25,7 +25,7 @@ from nemo_launch.errors import RecordError
 from nemo_launch.executors.local.loop import Loop
 from nemo_launch.executors.local.outside import Outside
 from nemo_launch.executors.local.run import Run
-from nemo_launch.records import TaskPaths
+from nemo_launch.layout import TaskPaths
 
 
 def detach() -> int:

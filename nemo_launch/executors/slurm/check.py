@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from nemo_launch import environment, records
+from nemo_launch import environment, layout
 from nemo_launch.config.durations import Duration
 from nemo_launch.config.executor import SlurmConfig
 from nemo_launch.errors import Problem, Unreachable
@@ -130,7 +130,7 @@ def _folders(config: SlurmConfig, tasks: Sequence[Task], title: str) -> Iterator
             fix = "Give a folder with a fixed name; each job has one of its own below it."
             yield Problem(f"{path!r}: Slurm does not replace {found[0]} in the name of a folder", name, fix)
     # With a backslash in the log's path sbatch gives up on the job's id in its name.
-    base = ("job_dir", config.job_dir) if config.job_dir else ("NEMORUN_HOME", records.home())
+    base = ("job_dir", config.job_dir) if config.job_dir else ("NEMORUN_HOME", layout.home())
     for name, folder in (base, ("title", title), *(("task", task.name) for task in tasks if task.name != title)):
         if "\\" in folder:
             yield Problem(f"{folder!r} has a backslash, which Slurm takes out of the log's path", name)
@@ -138,7 +138,7 @@ def _folders(config: SlurmConfig, tasks: Sequence[Task], title: str) -> Iterator
 
 def _containers(config: SlurmConfig, tasks: Sequence[Task]) -> Iterator[Problem]:
     """Folders that the launcher itself must mount; pyxis has no way to quote (the user's own: ``config.rules``)."""
-    given = {config.work_dir, config.log_dir, config.cache_dir, config.data_dir, config.job_dir or records.home()}
+    given = {config.work_dir, config.log_dir, config.cache_dir, config.data_dir, config.job_dir or layout.home()}
     for path in dict.fromkeys(filter(None, (*given, *(task.work_dir for task in tasks)))):
         if bad := re.search(r"[\s,:]", path):
             fix = "Use another path."

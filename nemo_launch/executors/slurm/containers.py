@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from nemo_launch import environment, records
+from nemo_launch import environment, layout
 from nemo_launch.config.executor import SlurmConfig
-from nemo_launch.records import TaskPaths
+from nemo_launch.layout import TaskPaths
 from nemo_launch.task import Task
 
 #: The host's would replace the image's.
@@ -33,7 +33,7 @@ def mounts(config: SlurmConfig, task: Task, paths: TaskPaths) -> list[str]:
     """Every mount: what the launcher needs, at the same place inside, then the user's."""
     needed = [task.work_dir, paths.job_dir]
     if task.code:
-        needed.append(records.snapshots(config.job_dir or records.home()))
+        needed.append(layout.snapshots(config.job_dir or layout.home()))
     needed += [folder for folder in (config.log_dir, config.cache_dir, config.data_dir) if folder]
     folders: list[str] = []
     for folder in (os.path.normpath(path) for path in needed if path):

@@ -12,7 +12,7 @@ from nemo_launch.config.executor import SlurmConfig
 from nemo_launch.errors import Problem, SchedulerError, SchedulerRefused
 from nemo_launch.executors.base import Handle, Job, Ledger, LogSource, Observation, Plan, Recovery, State
 from nemo_launch.executors.slurm import commands, render, submit
-from nemo_launch.records import TaskPaths
+from nemo_launch.layout import TaskPaths
 from nemo_launch.task import Task
 from nemo_launch.transport import LocalTransport, Transport
 

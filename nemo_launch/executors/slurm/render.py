@@ -7,10 +7,10 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from nemo_launch import records, runner
+from nemo_launch import layout, runner
 from nemo_launch.config.executor import SlurmConfig
 from nemo_launch.executors.slurm import containers
-from nemo_launch.records import TaskPaths
+from nemo_launch.layout import TaskPaths
 from nemo_launch.task import Task
 
 #: sbatch takes no longer margin (option ``--signal``).
@@ -34,7 +34,7 @@ def options(config: SlurmConfig, task: Task, paths: TaskPaths) -> Iterator[str]:
     """sbatch's options, each as one word and not yet quoted."""
     yield f"--job-name={config.job_name or task.name}"
     # Absolute: in a relative file name Slurm would look for % in the folder's name, too.
-    escaped = records.TaskPaths(paths.dir, paths.job_dir.replace("%", "%%"))
+    escaped = layout.TaskPaths(paths.dir, paths.job_dir.replace("%", "%%"))
     yield f"--output={escaped.log('%j')}"
     yield "--open-mode=append"
     yield f"--chdir={paths.job_dir}"

@@ -19,7 +19,7 @@ from nemo_launch import identity, ledger, records
 from nemo_launch.executors.base import Handle, Job, Recovery, State
 from nemo_launch.executors.local import polling, processes
 from nemo_launch.executors.local.observe import Facts, running_processes
-from nemo_launch.records import ExperimentPaths
+from nemo_launch.layout import ExperimentPaths
 from tests.conformance.conftest import make_local
 from tests.conformance.site import Run, Site
 

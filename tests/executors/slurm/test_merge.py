@@ -14,7 +14,7 @@ from nemo_launch.executors.outcome import Outcome
 from nemo_launch.executors.slurm import words
 from nemo_launch.executors.slurm.merge import LOST_AFTER, Evidence, Seen, merge, never_starts, same_job
 from nemo_launch.executors.slurm.query import Row
-from nemo_launch.records import TaskPaths
+from nemo_launch.layout import TaskPaths
 
 NOW = 1_000_000.0
 JOB = Job("a", TaskPaths("/h/a", "/h/a"), Handle("42"), intended=NOW - 600, submitted=NOW - 600, after=())

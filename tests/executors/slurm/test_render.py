@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nemo_launch.executors.slurm import SlurmExecutor, render
-from nemo_launch.records import ExperimentPaths, TaskPaths
+from nemo_launch.layout import ExperimentPaths, TaskPaths
 from nemo_launch.task import Task
 
 GOLDEN = Path(__file__).with_name("golden")

@@ -17,7 +17,7 @@ PROGRAM = """
 import json, os, sys, time
 from nemo_launch import ledger
 from nemo_launch.executors.slurm import SlurmExecutor
-from nemo_launch.records import ExperimentPaths
+from nemo_launch.layout import ExperimentPaths
 from nemo_launch.task import Task
 
 folder, fields, tasks = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
