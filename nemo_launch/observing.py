@@ -30,10 +30,22 @@ def observe(tasks: Sequence[tuple[Job, Executor]]) -> list[TaskStatus]:
     seen: dict[str, Observation] = {}
     for executor, group in _groups([(job, executor) for job, executor in jobs if job.handle]):
         seen.update(executor.poll(group))
-    return [
-        TaskStatus(job.name, job, executor, seen.get(job.key) or _unsubmitted(job, job.key in open_ends))
-        for job, executor in jobs
-    ]
+    statuses = []
+    for job, executor in jobs:
+        observation = seen.get(job.key) or _unsubmitted(job, job.key in open_ends)
+        statuses.append(TaskStatus(job.name, _owning(job, observation), executor, observation))
+    return statuses
+
+
+def _owning(job: Job, seen: Observation) -> Job:
+    """Of two jobs for one submission the one that runs it: its id is the task's from now on."""
+    owner = seen.extra.get("job_id")
+    if not job.handle or not owner or owner == job.handle.job_id:
+        return job
+    handle = Handle(str(owner), job.handle.cluster)
+    with contextlib.suppress(RecordError):
+        ledger.write_handle(job.paths, handle)
+    return replace(job, handle=handle)
 
 
 def refresh(

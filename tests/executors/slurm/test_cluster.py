@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from nemo_launch import ledger
 from nemo_launch.errors import SchedulerRefused, Unreachable
 from nemo_launch.executors.base import Handle, Recovery, State
 from nemo_launch.executors.slurm import poll as polling
+from nemo_launch.observing import observe
 from tests.conformance.site import Run, Site
 from tests.executors.slurm.conftest import Counting
 from tests.faults.wrappers import Rules, WrappedCommands
@@ -324,6 +326,9 @@ def test_of_two_jobs_for_one_submission_the_owner_counts(site: Site) -> None:
         time.sleep(0.2)
     seen = run.executor.poll([duplicate])[job.key]
     assert seen.state is State.RUNNING and seen.extra["job_id"] == str(job.handle)
+    ledger.write_handle(job.paths, Handle(second))
+    (status,) = observe([(duplicate, run.executor)])
+    assert status.job.handle == job.handle == run.jobs()[0].handle, "the record is put right"
     go(site)
     assert run.wait()["double"].state is State.SUCCEEDED
     assert run.executor.poll([duplicate])[job.key].state is State.SUCCEEDED
