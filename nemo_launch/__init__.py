@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nemo_launch.executors.factory import executor
     from nemo_launch.executors.local import LocalExecutor
     from nemo_launch.executors.slurm import SlurmExecutor
-    from nemo_launch.experiment import Experiment, TaskStatus
+    from nemo_launch.experiments.experiment import Experiment, TaskStatus
     from nemo_launch.recipes import Recipe, Script
     from nemo_launch.task import Task
 
@@ -36,7 +36,7 @@ __version__ = "0.1.0"
 _WHERE = {
     "Duration": "config.durations",
     "Executor": "executors.base",
-    "Experiment": "experiment",
+    "Experiment": "experiments.experiment",
     "Failure": "executors.base",
     "Handle": "executors.base",
     "InputError": "errors",
@@ -57,7 +57,7 @@ _WHERE = {
     "SlurmExecutor": "executors.slurm",
     "State": "executors.base",
     "Task": "task",
-    "TaskStatus": "experiment",
+    "TaskStatus": "experiments.experiment",
     "Unreachable": "errors",
     "VolumeMapping": "config.mounts",
     "executor": "executors.factory",

@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from nemo_launch import streams
+from nemo_launch.cli import streams
 from nemo_launch.errors import InputError, LaunchError, Problem
 from nemo_launch.executors.base import State
 from nemo_launch.tailing import Selection, Stream, Write
 
 if TYPE_CHECKING:
-    from nemo_launch.experiment import Experiment
-    from nemo_launch.observing import TaskStatus
+    from nemo_launch.experiments.experiment import Experiment
+    from nemo_launch.experiments.observing import TaskStatus
 
 #: Seconds between two looks at a log that is followed.
 _LOOK = 0.3
@@ -77,7 +77,7 @@ def _follow(
     first: list[TaskStatus],
     tell: Write | None,
 ) -> list[TaskStatus]:
-    from nemo_launch import waiting
+    from nemo_launch.experiments import waiting
 
     answers = [first]
 

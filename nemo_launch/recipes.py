@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from nemo_launch import arguments, environment
+from nemo_launch import environment
 from nemo_launch.config.executor import ExecutorConfig
 from nemo_launch.errors import InputError, Problem
+from nemo_launch.experiments import arguments
 from nemo_launch.task import Task
 
 

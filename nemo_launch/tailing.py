@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from nemo_launch.transport import Transport
 
 if TYPE_CHECKING:
-    from nemo_launch.observing import TaskStatus
+    from nemo_launch.experiments.observing import TaskStatus
 
 _CHUNK = 1 << 20
 #: A line without its end is shown after this many seconds (a prompt, a progress bar).

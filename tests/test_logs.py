@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from nemo_launch import logs, tailing
 from nemo_launch.errors import InputError, LaunchError, RecordError
 from nemo_launch.executors.base import Handle, Job, LogSource, Observation, State
+from nemo_launch.experiments.observing import TaskStatus
 from nemo_launch.layout import TaskPaths
-from nemo_launch.observing import TaskStatus
 from nemo_launch.transport import LocalTransport
 
 

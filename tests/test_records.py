@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from nemo_launch import layout, ledger, records
+from nemo_launch import layout, records
 from nemo_launch.errors import InputError, RecordError
 from nemo_launch.executors.base import Handle
+from nemo_launch.experiments import ledger
 from nemo_launch.layout import ExperimentPaths
 
 
@@ -107,7 +108,7 @@ def test_a_launcher_that_lives_is_not_replaced_and_a_dead_one_is_replaced_once(t
     assert ledger.launcher_alive(paths) == (True, 1)
 
     code = (
-        "import sys; from nemo_launch import ledger; from nemo_launch.layout import ExperimentPaths;"
+        "import sys; from nemo_launch.experiments import ledger; from nemo_launch.layout import ExperimentPaths;"
         "print(ledger.own(ExperimentPaths(sys.argv[1], 't', 't_2'), 0))"
     )
     os.makedirs(os.path.join(tmp_path, "experiments", "t", "t_2"))

@@ -18,7 +18,7 @@ _DEPENDENCIES = {"cattrs": "cattrs", "attr": "attrs", "yaml": "PyYAML", "rich": 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
-    from nemo_launch import streams
+    from nemo_launch.cli import streams
 
     streams.ensure()
     words = list(sys.argv[1:] if argv is None else argv)

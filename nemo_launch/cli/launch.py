@@ -12,8 +12,8 @@ from nemo_launch.cli.parser import split_launch
 
 if TYPE_CHECKING:
     from nemo_launch.cli import request
-    from nemo_launch.experiment import Experiment
-    from nemo_launch.observing import TaskStatus
+    from nemo_launch.experiments.experiment import Experiment
+    from nemo_launch.experiments.observing import TaskStatus
 
 
 def run(prog: str, argv: list[str]) -> int:

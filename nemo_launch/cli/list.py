@@ -11,8 +11,8 @@ from nemo_launch.cli import output
 from nemo_launch.cli.parser import verb_parser
 
 if TYPE_CHECKING:
-    from nemo_launch.experiment import Experiment
-    from nemo_launch.observing import TaskStatus
+    from nemo_launch.experiments.experiment import Experiment
+    from nemo_launch.experiments.observing import TaskStatus
 
 
 def run(prog: str, argv: list[str]) -> int:
@@ -24,7 +24,7 @@ def run(prog: str, argv: list[str]) -> int:
     asked = parser.whole(argv)
 
     from nemo_launch.errors import RecordError
-    from nemo_launch.experiment import Experiment, observe_all
+    from nemo_launch.experiments.experiment import Experiment, observe_all
     from nemo_launch.views import errors, json
 
     ids = Experiment.catalog(asked.title or "")

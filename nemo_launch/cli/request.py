@@ -17,7 +17,7 @@ from nemo_launch.config.structure import check
 from nemo_launch.errors import InputError, Problem, SchedulerError
 from nemo_launch.executors import factory
 from nemo_launch.executors.base import Executor
-from nemo_launch.experiment import Experiment
+from nemo_launch.experiments.experiment import Experiment
 from nemo_launch.recipes import Script
 
 #: What ``-e slurm`` means without a partition anywhere; YAML and Python leave it to the site's default.

@@ -8,7 +8,7 @@ from nemo_launch.cli import output, verbs
 from nemo_launch.cli.parser import verb_parser
 
 if TYPE_CHECKING:
-    from nemo_launch.experiment import Experiment
+    from nemo_launch.experiments.experiment import Experiment
 
 
 def run(prog: str, argv: list[str]) -> int:

@@ -19,7 +19,7 @@ def run(prog: str, argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     asked = parser.whole(argv)
 
-    from nemo_launch.experiment import observe_all
+    from nemo_launch.experiments.experiment import observe_all
     from nemo_launch.views import json
 
     found = [verbs.experiment(text) for text in asked.experiment or [None]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nemo_launch.experiment import Experiment
-    from nemo_launch.observing import TaskStatus
+    from nemo_launch.experiments.experiment import Experiment
+    from nemo_launch.experiments.observing import TaskStatus
 
 
 def experiment(text: str | None) -> Experiment:
@@ -15,7 +15,7 @@ def experiment(text: str | None) -> Experiment:
     Raises:
         NotFound: there is none.
     """
-    from nemo_launch.experiment import Experiment
+    from nemo_launch.experiments.experiment import Experiment
 
     if text is not None:
         return Experiment.find(text)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from nemo_launch.cli import output
 
 if TYPE_CHECKING:
-    from nemo_launch.experiment import Experiment
-    from nemo_launch.observing import TaskStatus
+    from nemo_launch.experiments.experiment import Experiment
+    from nemo_launch.experiments.observing import TaskStatus
 
 
 def detached(prog: str, experiment: Experiment) -> int:

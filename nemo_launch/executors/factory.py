@@ -25,8 +25,8 @@ def executor(name: str, **fields: object) -> Executor:
         NotFound: no such profile.
         InputError: with every problem of the fields.
     """
-    from nemo_launch import arguments
     from nemo_launch.config.layers import Layer, merge
+    from nemo_launch.experiments import arguments
 
     arguments.text(name, "executor", "the name of a kind or profile")
     given = Layer(f"executor({name!r})", fields)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from nemo_launch.executors.base import State
 
 if TYPE_CHECKING:
-    from nemo_launch.experiment import Experiment
-    from nemo_launch.observing import TaskStatus
+    from nemo_launch.experiments.experiment import Experiment
+    from nemo_launch.experiments.observing import TaskStatus
 
 _NEVER_STARTED = (State.UNSUBMITTED, State.SUBMITTED, State.PENDING)
 

@@ -45,8 +45,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nemo_launch.executors.base import Plan
-    from nemo_launch.experiment import Experiment
-    from nemo_launch.observing import TaskStatus
+    from nemo_launch.experiments.experiment import Experiment
+    from nemo_launch.experiments.observing import TaskStatus
 
 SCHEMA_VERSION = 1
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nemo_launch.executors.base import Executor, Plan
-    from nemo_launch.experiment import Experiment
+    from nemo_launch.experiments.experiment import Experiment
 
 
 def render(experiment: Experiment, plans: Sequence[Plan], executor: Executor) -> str:

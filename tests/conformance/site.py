@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nemo_launch import ledger
 from nemo_launch.executors.base import Executor, Job, Observation, Plan, State
+from nemo_launch.experiments import ledger
 from nemo_launch.layout import ExperimentPaths, TaskPaths
 from nemo_launch.task import Task
 

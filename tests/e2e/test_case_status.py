@@ -149,7 +149,7 @@ def test_case_25_fifty_jobs_cost_one_question(wrapped: Scene) -> None:
 
 
 def test_case_25_the_time_between_two_questions_grows_from_ten_seconds() -> None:
-    from nemo_launch import waiting
+    from nemo_launch.experiments import waiting
 
     first, last = waiting.SCHEDULER
     assert first >= 10 and last > first

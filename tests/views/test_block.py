@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from nemo_launch.executors.base import Failure, Handle, Job, Observation, State
+from nemo_launch.experiments.observing import TaskStatus
 from nemo_launch.layout import TaskPaths
-from nemo_launch.observing import TaskStatus
 from nemo_launch.views import block, json
 
 

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from nemo_launch import identity, ledger, records
+from nemo_launch import identity, records
 from nemo_launch.executors.base import Handle, Job, Recovery, State
 from nemo_launch.executors.local import polling, processes
 from nemo_launch.executors.local.observe import Facts, running_processes
+from nemo_launch.experiments import ledger
 from nemo_launch.layout import ExperimentPaths
 from tests.conformance.conftest import make_local
 from tests.conformance.site import Run, Site

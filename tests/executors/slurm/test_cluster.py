@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from nemo_launch import ledger
 from nemo_launch.errors import SchedulerRefused, Unreachable
 from nemo_launch.executors.base import Handle, Recovery, State
 from nemo_launch.executors.slurm import poll as polling
-from nemo_launch.observing import observe
+from nemo_launch.experiments import ledger
+from nemo_launch.experiments.observing import observe
 from tests.conformance.site import Run, Site
 from tests.executors.slurm.conftest import Counting
 from tests.faults.wrappers import Rules, WrappedCommands

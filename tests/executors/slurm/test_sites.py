@@ -15,7 +15,7 @@ from tests.lab import Lab, Launcher
 #: A whole life of jobs through the executor, as the user and where the cluster is (which may be a network of its own).
 PROGRAM = """
 import json, os, sys, time
-from nemo_launch import ledger
+from nemo_launch.experiments import ledger
 from nemo_launch.executors.slurm import SlurmExecutor
 from nemo_launch.layout import ExperimentPaths
 from nemo_launch.task import Task

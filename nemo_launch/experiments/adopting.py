@@ -7,9 +7,10 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
-from nemo_launch import layout, ledger, observing, records
+from nemo_launch import layout, records
 from nemo_launch.errors import RecordError, SchedulerError, Unreachable
 from nemo_launch.executors.base import Executor, Job, Plan, State
+from nemo_launch.experiments import ledger, observing
 from nemo_launch.layout import ExperimentPaths
 from nemo_launch.task import Task
 

@@ -16,9 +16,10 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from nemo_launch import adopting, here, identity, ledger, observing, records
+from nemo_launch import here, identity, records
 from nemo_launch.errors import LaunchError, SchedulerError
 from nemo_launch.executors.base import Executor, Plan, State, job_dir
+from nemo_launch.experiments import adopting, ledger, observing
 from nemo_launch.layout import ExperimentPaths
 from nemo_launch.task import Task, digest
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from nemo_launch.errors import Unreachable
-from nemo_launch.observing import TaskStatus
+from nemo_launch.experiments.observing import TaskStatus
 
 #: Seconds between two questions to a scheduler: grows from the first to the last.
 SCHEDULER = (10.0, 60.0)

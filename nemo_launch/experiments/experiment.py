@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nemo_launch import adopting, arguments, catalog, launching, layout, lowering, packaging, records
+from nemo_launch import layout, packaging, records
 from nemo_launch.errors import InputError, NotFound, Problem, RecordError
 from nemo_launch.executors.base import Executor, Job, Plan, State, job_dir
+from nemo_launch.experiments import adopting, arguments, catalog, launching, lowering
+from nemo_launch.experiments.observing import TaskStatus, observe, refresh
 from nemo_launch.layout import ExperimentPaths
-from nemo_launch.observing import TaskStatus, observe, refresh
 from nemo_launch.recipes import Recipe, Site
 from nemo_launch.task import Task
 
@@ -212,7 +213,7 @@ class Experiment:
         self, on_change: Callable[[list[TaskStatus]], None] | None = None, timeout: float | None = None
     ) -> list[TaskStatus]:
         """Wait until every task is final; see ``waiting.wait``."""
-        from nemo_launch import waiting
+        from nemo_launch.experiments import waiting
 
         arguments.function(on_change, "on_change", "For a time limit write timeout=SECONDS.")
         arguments.seconds(timeout, "timeout")

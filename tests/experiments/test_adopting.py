@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from nemo_launch import Experiment, LocalExecutor, Script, State, adopting, identity, layout, observing, records
+from nemo_launch import Experiment, LocalExecutor, Script, State, identity, layout, records
 from nemo_launch.executors.base import Handle, Job, Observation, Recovery
+from nemo_launch.experiments import adopting, observing
 
 #: The job succeeds once the user has made the file "repaired".
 LAUNCH = """

@@ -7,9 +7,10 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from nemo_launch import ledger, records
+from nemo_launch import records
 from nemo_launch.errors import RecordError
 from nemo_launch.executors.base import Executor, Handle, Job, Observation, Recovery, State, job_dir
+from nemo_launch.experiments import ledger
 from nemo_launch.layout import ExperimentPaths
 
 
