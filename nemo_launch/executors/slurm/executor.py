@@ -48,6 +48,9 @@ class SlurmExecutor:
         """As the status block shows it."""
         return f"{type(self).__name__} on @{self.transport.name}"
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.config!r})"
+
     def check(self, tasks: Sequence[Task], title: str = "") -> list[Problem]:
         """See ``Executor.check``."""
         from nemo_launch.executors.slurm.check import check
