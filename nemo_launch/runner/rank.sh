@@ -42,19 +42,31 @@ if [ "$nl_variables" -gt 0 ]; then
   set -- env "$@"
 fi
 
-nl_label() { # lines of standard input, labelled; long ones in pieces that no other rank can cut (see rank.py)
+nl_label() { # lines of standard input, labelled; long ones in pieces that no other rank can cut (see output.py)
   LC_ALL=C
-  nl_any='????????????????????'
-  nl_any=$nl_any$nl_any$nl_any$nl_any$nl_any$nl_any$nl_any$nl_any
-  nl_any=$nl_any$nl_any$nl_any$nl_any$nl_any # 800
   while IFS= read -r nl_line || [ -n "$nl_line" ]; do
-    while [ "${#nl_line}" -gt 800 ]; do
-      # shellcheck disable=SC2295 # a pattern it is
-      nl_rest=${nl_line#$nl_any}
-      printf '[%s:%s] %s\n' "$nl_node" "$nl_rank" "${nl_line%"$nl_rest"}"
-      nl_line=$nl_rest
+    if [ "${#nl_line}" -le 800 ]; then
+      printf '[%s:%s] %s\n' "$nl_node" "$nl_rank" "$nl_line"
+    else # fold holds its output back: it gets one line at a time, and only those that need it
+      : >"$nl_pipe.long"
+      printf '%s\n' "$nl_line" | { fold -b -w 800 2>/dev/null || cat; } | while IFS= read -r nl_line; do
+        [ -p "$nl_pipe.2" ] || exit # the rank is gone
+        printf '[%s:%s] %s\n' "$nl_node" "$nl_rank" "$nl_line"
+      done
+      rm -f "$nl_pipe.long"
+    fi
+  done
+}
+
+nl_end_readers() { # what is there is read, long lines are cut to their end unless the job is being ended
+  for nl_reading in "$nl_reader" "$nl_labeller"; do
+    nl_i=0
+    sleep 2
+    while [ -e "$nl_pipe.long" ] && [ ! "$nl_told" ] && [ "$nl_i" -lt 30 ]; do
+      sleep 1
+      nl_i=$((nl_i + 1))
     done
-    printf '[%s:%s] %s\n' "$nl_node" "$nl_rank" "$nl_line"
+    if [ "$nl_reading" ]; then kill -9 "$nl_reading"; fi
   done
 }
 
@@ -76,12 +88,12 @@ if { [ "$nl_world" -gt 1 ] || [ "${SLURM_STEP_ID:-}" ]; } && mkfifo "$nl_pipe" "
   fi
   "$@" >"$nl_pipe" 2>&1
   nl_code=$?
-  # Read what is there, then leave.
-  (sleep 2; kill -9 "$nl_reader") >/dev/null 2>&1 &
+  # Slurm signals this one as well.
+  (trap 'nl_told=1' TERM HUP INT; trap '' USR1 USR2; nl_end_readers) >/dev/null 2>&1 &
   nl_killer=$!
-  wait "$nl_reader" $nl_labeller
-  kill "$nl_killer" 2>/dev/null
-  rm -f "$nl_pipe" "$nl_pipe.2"
+  for nl_i in 1 2 3 4; do wait "$nl_reader" $nl_labeller; done 2>/dev/null # a signal ends wait, not the readers
+  kill -9 "$nl_killer" "$nl_reader" $nl_labeller 2>/dev/null
+  rm -f "$nl_pipe" "$nl_pipe.2" "$nl_pipe.long"
 else # nothing between the program and the log
   "$@"
   nl_code=$?

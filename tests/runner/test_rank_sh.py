@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -14,12 +15,12 @@ import pytest
 
 from nemo_launch.executors.base import Failure
 from nemo_launch.runner import files
-from tests.runner.conftest import BatchJob
+from tests.runner.conftest import BatchJob, until
 from tests.runner.test_rank import VALUES, WORDS, check_lines
 
 MakeJob = Callable[..., BatchJob]
 Write = Callable[..., Path]
-APPLETS = ("sh", "cat", "date", "env", "ln", "mkfifo", "printf", "rm", "sleep", "tee", "uname", "seq")
+APPLETS = "sh cat date env fold head ln mkfifo printf rm seq sleep tee tr uname".split()
 
 
 @pytest.fixture(params=["dash", "bash", "busybox"])
@@ -89,6 +90,65 @@ def test_ranks_are_labelled_and_have_logs(shell: tuple[str, str], folder: Path, 
     ]
     assert (folder / "ranks" / "rank-1.log").read_bytes() == b"1 of 2\nin  one \\n line\xff\nno end"
     assert not list((folder / "ranks").glob("*.pipe*"))
+
+
+def _whole(output: bytes, label: bytes) -> bytes:
+    """The pieces of one line, put together."""
+    pieces = output.split(b"\n")[:-1]
+    assert all(piece.startswith(label) and len(piece) < 1000 for piece in pieces)
+    return b"".join(piece[len(label) :] for piece in pieces)
+
+
+@pytest.mark.parametrize("program", ["head -c 1000000 /dev/zero | tr '\\000' A", "seq 150000 | tr '\\n' '\\r'"])
+def test_a_long_line_costs_little_more_than_a_short_one(
+    shell: tuple[str, str], folder: Path, write: Write, program: str
+) -> None:
+    short = write("short.sh", "seq 40 | while read -r n; do seq 5000; done; exit 3")  # as many bytes
+    began = time.monotonic()
+    assert run(shell, folder, [str(short)], "srun", **place(0)).returncode == 3
+    usual = time.monotonic() - began
+    script = write("long.sh", f"{program}; echo; exit 7")
+    began = time.monotonic()
+    done = run(shell, folder, [str(script)], "srun", **place(1))
+    assert time.monotonic() - began < 4 * usual + 2
+    assert done.returncode == 7
+    line = done.stdout.split(b"nemo_launch:")[0]
+    logged = (folder / "ranks" / "rank-1.log").read_bytes()
+    assert _whole(line, b"[node-0:1] ") == logged[:-1]
+    assert len(logged) > 900_000
+    assert not list((folder / "ranks").glob("*.pipe*"))
+
+
+def test_what_follows_a_long_line_is_not_lost(shell: tuple[str, str], folder: Path, write: Write) -> None:
+    script = write("x.sh", "head -c 3000000 /dev/zero | tr '\\000' A; echo; seq 40000; exit 7")
+    done = run(shell, folder, [str(script)], "srun", **place(1))
+    assert done.returncode == 7
+    numbers = b"".join(b"%d\n" % n for n in range(1, 40001))
+    assert (folder / "ranks" / "rank-1.log").read_bytes().endswith(b"A\n" + numbers)
+    assert numbers.replace(b"\n", b"\n[node-0:1] ")[:-12] in done.stdout
+
+
+def test_the_labeller_ends_with_a_cancelled_rank(shell: tuple[str, str], folder: Path, write: Write) -> None:
+    script = write("x.sh", "head -c 3000000 /dev/zero | tr '\\000' A; echo; : > written; exec sleep 60")
+    (folder / "ranks").mkdir()
+    with open(folder / "log", "wb") as log:
+        rank = subprocess.Popen(
+            [shell[0], _rank_sh(folder), "srun", folder / "ranks", folder, "0", "0", script],
+            env={"PATH": shell[1], "SLURMD_NODENAME": "node-0", **place(0)},
+            stdout=log,
+            start_new_session=True,
+        )
+    until(lambda: (folder / "written").exists())
+    os.killpg(rank.pid, signal.SIGTERM)
+    assert rank.wait(15) != 0
+    until(lambda: not _group(rank.pid), 5)
+
+
+def _group(number: int) -> list[str]:
+    """The processes of a group that are no zombies."""
+    listed = subprocess.run(["ps", "-e", "-o", "pgid=,stat=,args="], capture_output=True, text=True).stdout
+    rows = [line.split(None, 2) for line in listed.splitlines()]
+    return [row[2] for row in rows if int(row[0]) == number and not row[1].startswith("Z")]
 
 
 def test_success_is_recorded(shell: tuple[str, str], folder: Path, write: Write) -> None:
