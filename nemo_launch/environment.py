@@ -102,17 +102,18 @@ def job_environment(config: ExecutorConfig, task_env: Mapping[str, str], environ
     Base list (or all) and passthrough, what follows from the config's folders, ``env_vars``, the task's; later wins.
     """
     if config.inherit_env:
-        env = {
-            name: value
-            for name, value in environ.items()
-            if not name.startswith(_SURROUNDING) and not is_secret(name) and _NAME.match(name)
-        }
+        env = {name: value for name, value in environ.items() if _inherited(name) and not is_secret(name)}
     else:
         env = {name: environ[name] for name in (*BASE, *config.passthrough) if name in environ and not is_secret(name)}
     env.update(folders(config))
     env.update(config.env_vars)
     env.update(task_env)
     return env
+
+
+def _inherited(name: str) -> bool:
+    """Whether ``inherit_env`` is about this variable: nothing of a surrounding job, no shell's functions."""
+    return not name.startswith(_SURROUNDING) and bool(_NAME.match(name))
 
 
 def apart(
@@ -146,9 +147,10 @@ def folders(config: ExecutorConfig) -> dict[str, str]:
 def secret_names(
     config: ExecutorConfig, task_secrets: Iterable[str], given: Mapping[str, str], environ: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Names that were asked for, and the usual tokens where they are set."""
+    """Names that were asked for, and the usual tokens where they are set; with ``inherit_env`` all that look secret."""
     usual = [name for name in TOKENS if given.get(name) or environ.get(name)]
-    passed = [name for name in config.passthrough if is_secret(name) and name in environ]
+    wanted = [name for name in environ if _inherited(name)] if config.inherit_env else config.passthrough
+    passed = [name for name in wanted if is_secret(name) and name in environ]
     return tuple(dict.fromkeys((*config.secrets, *task_secrets, *passed, *usual)))
 
 

@@ -32,6 +32,13 @@ def test_the_whole_environment_is_without_secrets_and_without_the_surrounding_jo
     assert job(inherit_env=True) == {"PATH": "/bin", "LANG": "C.UTF-8", "EDITOR": "vi"}
 
 
+def test_with_the_whole_environment_secrets_travel_by_name() -> None:
+    around = {**AROUND, "NGC_API_KEY": "k", "SLURM_JWT_KEY": "outer", "NO WORD_KEY": "x"}
+    names = environment.secret_names(LocalConfig(inherit_env=True), ["MINE"], {}, around)
+    assert names == ("MINE", "WEB_TOKEN", "NGC_API_KEY")
+    assert environment.secret_names(LocalConfig(), ["MINE"], {}, around) == ("MINE",)
+
+
 def test_names_that_are_passed_through() -> None:
     assert job(passthrough=("EDITOR", "NOT_SET"))["EDITOR"] == "vi"
     assert "NOT_SET" not in job(passthrough=("NOT_SET",))
