@@ -148,11 +148,15 @@ def read_json(path: str) -> dict[str, Any] | None:
     """
     try:
         with open(path, "rb") as file:
-            value = json.loads(file.read())
+            data = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except OSError as error:
-        raise RecordError(f"cannot read {path}: {error.strerror}.") from error
+    except UnicodeEncodeError as error:
+        raise RecordError(f"cannot read {path!a}: this locale cannot name it. Set LC_ALL=C.UTF-8.") from error
+    except (OSError, ValueError) as error:
+        raise RecordError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}.") from error
+    try:
+        value = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise RecordError(f"{path} is damaged ({error}). Move it away to go on without it.") from error
     if not isinstance(value, dict):

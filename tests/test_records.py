@@ -181,3 +181,13 @@ def test_a_full_disk_is_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     path = str(tmp_path / "experiments" / "a" / "a_1" / "a" / "task.json")
     assert "belongs" not in str(records.unwritable(path, error))
     assert "Set NEMORUN_HOME" in str(records.unwritable(path, error))
+
+
+def test_a_locale_that_cannot_name_a_file_is_no_damage(tmp_path: Path) -> None:
+    code = "import sys; from nemo_launch import records; records.read_json(sys.argv[1] + '/\\xe9.json')"
+    env = {**os.environ, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "POSIX"}
+    (tmp_path / "é.json").write_text("{}")
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=env, capture_output=True, text=True)
+    error = done.stderr.splitlines()[-1]
+    assert "this locale cannot name it. Set LC_ALL=C.UTF-8" in error
+    assert "damaged" not in error
