@@ -324,3 +324,11 @@ def test_a_follow_looks_at_the_file_rarely(tmp_path: Path, monkeypatch: pytest.M
     began = time.monotonic()
     shown(experiment, ["t"], follow=True)
     assert time.monotonic() - began > 0.5, "a dozen looks must not happen at once"
+
+
+def test_without_standard_output_logs_go_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = FakeExperiment(tmp_path, "train")
+    experiment.log("train").write_text("line\n")
+    experiment.states["train"] = State.SUCCEEDED
+    monkeypatch.setattr("sys.stdout", None)
+    logs.show(experiment, "train")  # type: ignore[arg-type]

@@ -34,11 +34,14 @@ def give_up(stream: TextIO) -> None:
         stream.flush()
 
 
-def write(stream: TextIO, text: str, exact: bool = False) -> None:
+def write(stream: TextIO | None, text: str, exact: bool = False) -> None:
     """Write text now. Names, scripts and logs are bytes to the system, which ``surrogateescape`` keeps.
 
     With ``exact`` they leave as they came in, whatever the locale says; without, only what the locale cannot say does.
+    Where there is no stream (``sys.stdout`` of a daemon), text goes nowhere, as it does with ``print``.
     """
+    if stream is None:
+        return
     buffer = getattr(stream, "buffer", None)
     if not exact or buffer is None:
         try:
