@@ -141,7 +141,26 @@ def split_launch(prog: str, argv: list[str]) -> tuple[argparse.Namespace, list[s
     end = argv.index("--") if "--" in argv else len(argv)
     flags, rest = launch_parser(prog).parse_known_args(argv[:end])
     unknown = [word for word in rest if _looks_like_flag(word)]
+    script = next((i for i, word in enumerate(argv[:end]) if word.startswith(("-s", "--script"))), 0)
+    if rest and not unknown:
+        for word in launch_parser(prog).parse_known_args(argv[:script])[1]:
+            _no_verb(prog, word)
     return flags, [*rest, *argv[end + 1 :]], unknown
+
+
+def _no_verb(prog: str, word: str) -> None:
+    """Whoever mistypes a command, or gives it after flags, should not start a job with it as argument.
+
+    Raises:
+        InputError: a word before the script that is, or is close to, a command.
+    """
+    from nemo_launch.config.hints import nearest
+
+    verb = None if "=" in word else nearest(word, VERBS)
+    if verb:
+        what = f"{word!r} comes before the script, where commands are given"
+        fix = f"Did you mean {prog} {verb}? An argument of the script goes after --: {prog} -s SCRIPT -- {word}"
+        raise InputError(Problem(what, "", fix))
 
 
 def _looks_like_flag(word: str) -> bool:

@@ -28,6 +28,8 @@ Refused = Callable[..., Done]
         (["-e", "sky", "-s", "a.sh"], ["profiles.yaml:5", "the executor skypilot is not in this version"]),
         (["-s", "program.sh"], ["a program, not a script. Call it, with its arguments, from a shell script."]),
         (["stauts"], ["there is no command 'stauts'", "Did you mean status?"]),
+        (["lgos", "-d", ".", "-s", "a.sh"], ["'lgos' comes before the script", "Did you mean run.py logs?", "-- lgos"]),
+        (["-e", "local", "status", "-s", "a.sh"], ["'status' comes before the script", "Did you mean run.py status?"]),
         (["-s", "nothere.py"], ["-s/--script", "there is no nothere.py"]),
         (["-s", "a.sh", "--tim", "3"], ["no flag --tim", "Did you mean --time?", "-- --tim"]),
         (["-s", "a.sh", "--lr", "3"], ["no flag --lr", "after --"]),
