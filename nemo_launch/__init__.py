@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from nemo_launch.config.mounts import VolumeMapping
     from nemo_launch.errors import (
         InputError,
-        Interrupted,
         LaunchError,
         NotFound,
         Problem,
@@ -40,7 +39,6 @@ _WHERE = {
     "Failure": "executors.base",
     "Handle": "executors.base",
     "InputError": "errors",
-    "Interrupted": "errors",
     "LaunchError": "errors",
     "LocalConfig": "config.executor",
     "LocalExecutor": "executors.local",
@@ -70,7 +68,6 @@ __all__ = [
     "Failure",
     "Handle",
     "InputError",
-    "Interrupted",
     "LaunchError",
     "LocalConfig",
     "LocalExecutor",
@@ -106,4 +103,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(__all__))
+    return sorted(__all__)

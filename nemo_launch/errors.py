@@ -6,10 +6,9 @@
     ├── InputError             exit 2   the request cannot work as asked; nothing was done
     │   └── NotFound           exit 2   no such experiment, task, profile
     ├── RecordError            exit 2   the local experiment directory cannot be read or written
-    ├── SchedulerError         exit 3   the scheduler refused or is out of reach
-    │   ├── SchedulerRefused   exit 3   it answered no
-    │   └── Unreachable        exit 3   it did not answer (``transient``: asking again may help)
-    └── Interrupted            exit 130 Ctrl-C: the launcher detached, the jobs live on
+    └── SchedulerError         exit 3   the scheduler refused or is out of reach
+        ├── SchedulerRefused   exit 3   it answered no
+        └── Unreachable        exit 3   it did not answer (``transient``: asking again may help)
 
 A message is one short paragraph: what, where (file, key, value), what to do next.
 """
@@ -76,9 +75,3 @@ class Unreachable(SchedulerError):
     """The scheduler did not answer."""
 
     transient = True
-
-
-class Interrupted(LaunchError):
-    """Ctrl-C while waiting: the launcher detached, what runs goes on."""
-
-    exit_code = 130

@@ -12,7 +12,7 @@ def test_every_public_name_resolves() -> None:
     assert sorted(nemo_launch.__all__) == nemo_launch.__all__
     for name in nemo_launch.__all__:
         assert getattr(nemo_launch, name) is not None
-    assert set(nemo_launch.__all__) <= set(dir(nemo_launch))
+    assert dir(nemo_launch) == nemo_launch.__all__, "completion shows what is public, and nothing else"
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
@@ -46,3 +46,16 @@ def test_importing_has_no_side_effects() -> None:
         "assert before == after"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_objects_look_like_tells_no_secret() -> None:
+    env_vars = {"WANDB_API_KEY": "s3cret", "GREETING": "hello"}
+    slurm = nemo_launch.SlurmExecutor(nodes=2, env_vars=env_vars)
+    local = nemo_launch.LocalExecutor(env_vars=env_vars)
+    experiment = nemo_launch.Experiment("demo", slurm)
+    experiment.add(nemo_launch.Script(inline="true", env=env_vars), name="train")
+    assert repr(slurm).startswith("SlurmExecutor(SlurmConfig(")
+    assert "nodes=2" in repr(slurm)
+    assert repr(experiment) == "Experiment('demo', tasks=['train'])"
+    for shown in (repr(slurm), repr(local), repr(experiment)):
+        assert "s3cret" not in shown

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from nemo_launch.cli import output
@@ -23,13 +24,21 @@ def run(prog: str, argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     asked = parser.whole(argv)
 
-    from nemo_launch.errors import RecordError
+    from nemo_launch import layout
+    from nemo_launch.errors import NotFound, Problem, RecordError
+    from nemo_launch.experiments import catalog
     from nemo_launch.experiments.experiment import Experiment, observe_all
     from nemo_launch.views import errors, json
 
-    ids = Experiment.catalog(asked.title or "")
+    home, title = layout.home(), asked.title or ""
+    there = catalog.count(home, title)
+    if title and not there:
+        if catalog.is_id(title):
+            raise NotFound(Problem(f"{title!r} is an id, not a title", "list", f"{prog} status {title} shows it."))
+        if not asked.json:
+            raise catalog.not_found(title)
     found = []
-    for id in ids[-asked.limit :]:
+    for id in [*islice(catalog.newest(home, title), asked.limit)][::-1]:
         try:
             experiment = Experiment.from_id(id)
             experiment.jobs()
@@ -40,12 +49,12 @@ def run(prog: str, argv: list[str]) -> int:
     if asked.json:
         output.say(json.dumps(json.experiments((experiment, seen[experiment.id]) for experiment in found)))
         return 0
-    if not ids:
-        Experiment.find(asked.title) if asked.title else output.tell(f"{prog}: no experiments yet\n")
+    if not there:
+        output.tell(f"{prog}: no experiments yet\n")
         return 0
     output.show_table(("EXPERIMENT", "STARTED", "EXECUTOR", "STATES"), [_row(e, seen[e.id]) for e in found])
-    if len(ids) > asked.limit:
-        output.tell(f"{prog}: {len(ids) - asked.limit} older ones are not shown; --limit {len(ids)} shows all\n")
+    if there > asked.limit:
+        output.tell(f"{prog}: {there - asked.limit} older ones are not shown; --limit {there} shows all\n")
     return 0
 
 
@@ -54,9 +63,8 @@ def _row(experiment: Experiment, statuses: Sequence[TaskStatus]) -> tuple[str, s
 
     states = Counter(str(status.observation.state) for status in statuses)
     words = [state if len(statuses) == 1 else f"{count} {state}" for state, count in states.items()]
-    second = int(experiment.id.rpartition("_")[2])
     executors = dict.fromkeys(status.executor.kind for status in statuses)
-    started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(second))
+    started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(experiment.created))
     return experiment.id, started, ", ".join(executors), ", ".join(words)
 
 

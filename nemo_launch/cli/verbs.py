@@ -19,15 +19,15 @@ def experiment(text: str | None) -> Experiment:
 
     if text is not None:
         return Experiment.find(text)
-    ids = Experiment.catalog()
-    if not ids:
+    newest = Experiment.newest()
+    if newest is None:
         from nemo_launch import layout
         from nemo_launch.errors import NotFound, Problem
 
         raise NotFound(
             Problem(f"there is no experiment in {layout.home()} yet", "", "NEMORUN_HOME names the directory.")
         )
-    return Experiment.from_id(ids[-1])
+    return newest
 
 
 def task(owner: Experiment, name: str) -> str:

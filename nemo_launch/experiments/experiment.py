@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -55,6 +56,12 @@ class Experiment:
         self._home = layout.home()
         self.paths = ExperimentPaths(self._home, title, f"{title}_{int(time.time())}")
         self._ran = False
+        self._created: float | None = None
+        self._launching = threading.Lock()
+
+    def __repr__(self) -> str:
+        name = self.id if self._ran else self.title
+        return f"Experiment({name!r}, tasks={self.task_names!r})"
 
     def __enter__(self) -> Experiment:
         return self
@@ -66,6 +73,13 @@ class Experiment:
     def id(self) -> str:
         """``<title>_<unix seconds>``; settled by ``run``."""
         return self.paths.id
+
+    @property
+    def created(self) -> float:
+        """When it was launched, in unix seconds. The number in the id runs ahead after a burst of launches."""
+        if self._created is None and self._ran:
+            self._created = catalog.created(self.paths)
+        return time.time() if self._created is None else self._created
 
     @property
     def task_names(self) -> list[str]:
@@ -86,7 +100,7 @@ class Experiment:
         Raises:
             InputError: something that is no recipe, executor or name, or the experiment was run already.
         """
-        if self._ran:
+        if self._ran or self._launching.locked():
             raise self._was_run("Experiment.add")
         arguments.recipe(recipe, "add")
         after = arguments.names(dependencies, "dependencies")
@@ -128,6 +142,7 @@ class Experiment:
             InputError: all problems of the request; nothing was written or submitted.
             RecordError: the experiment directory cannot be written.
             SchedulerError: refused or unreachable; what was submitted before stays.
+            KeyboardInterrupt: Ctrl-C while waiting. The tasks go on, and a log warning says how to find them again.
         """
         self.launch(again=again, sequential=sequential)
         if self.ended:
@@ -136,17 +151,30 @@ class Experiment:
                 "runs; again=True starts another"
             )
         self.confirm()
-        if not detach:
+        if detach:
+            return
+        try:
             self.wait()
+        except KeyboardInterrupt:
+            _warn(f"it goes on: Experiment.from_id({self.id!r}) finds it again; its wait() waits, its cancel() ends it")
+            raise
 
     def launch(self, again: bool = False, sequential: bool = False, tell: Callable[[str], None] | None = None) -> None:
         """``run`` without its end: submit, but leave the launch unconfirmed (see ``confirm``).
 
         ``tell`` gets what people should know meanwhile, such as what is being waited for; default: a log warning.
         """
-        tell = tell or _warn
-        if self._ran:
+        # Of several threads one launches: the others are told at once, as whoever comes later is.
+        if not self._launching.acquire(blocking=False):
             raise self._was_run("Experiment.run")
+        try:
+            if self._ran:
+                raise self._was_run("Experiment.run")
+            self._launch(again, sequential, tell or _warn)
+        finally:
+            self._launching.release()
+
+    def _launch(self, again: bool, sequential: bool, tell: adopting.Tell) -> None:
         if sequential:
             names = self.task_names
             self._adds = [
@@ -160,8 +188,9 @@ class Experiment:
         except BaseException:
             if os.path.lexists(self.paths.dir):
                 added.keep()
-            else:  # refused: nothing was submitted
+            else:  # refused: nothing was submitted, and it can be run again
                 added.take_back()
+                self._ran, self._tasks, self.plans = False, [], []
             raise
         added.keep()
 
@@ -260,12 +289,15 @@ class Experiment:
         paths = ExperimentPaths(layout.home(), title, id)
         record = records.read_json(paths.record) if title else None
         if record is None:
+            if os.sep not in id and catalog.ids(layout.home(), id):
+                raise catalog.no_id(id)
             raise catalog.not_found(id)
         from nemo_launch.executors import factory
 
         experiment = cls(title)
         experiment.paths = paths
         experiment._ran = True
+        experiment._created = catalog.created(paths, record)
         executors: dict[str, Executor] = {}
         try:
             for entry in record["tasks"]:
@@ -282,14 +314,15 @@ class Experiment:
         """The newest experiment of a title."""
         ids = cls.catalog(arguments.text(title, "title", "an experiment's title"))
         if not ids:
+            if catalog.is_id(title):
+                raise catalog.no_title(title)
             raise catalog.not_found(title)
         return cls.from_id(ids[-1])
 
     @classmethod
     def find(cls, text: str) -> Experiment:
         """By id, else by title."""
-        title = arguments.text(text, "experiment", "an experiment's id or title").rpartition("_")[0]
-        if title and os.path.exists(ExperimentPaths(layout.home(), title, text).record):
+        if catalog.is_id(arguments.text(text, "experiment", "an experiment's id or title")):
             return cls.from_id(text)
         return cls.from_title(text)
 
@@ -297,6 +330,12 @@ class Experiment:
     def catalog(title: str = "") -> list[str]:
         """Ids of all experiments (of a title), oldest first. Folders without a record are ignored."""
         return catalog.ids(layout.home(), arguments.text(title, "title", "a title") if title != "" else "")
+
+    @classmethod
+    def newest(cls) -> Experiment | None:
+        """The newest of all; None: there is none."""
+        id = next(catalog.newest(layout.home()), None)
+        return None if id is None else cls.from_id(id)
 
     # -- inside -------------------------------------------------------------------------------------------------
 

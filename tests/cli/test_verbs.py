@@ -85,6 +85,13 @@ def test_list(ran: Cli) -> None:
     assert len(json.loads(ran("list", "--json").out)["experiments"]) == 2
 
 
+def test_list_of_an_id_says_that_it_is_none_of_a_title(ran: Cli) -> None:
+    id = ran("list", "bad").out.splitlines()[1].split()[0]
+    done = ran("list", id)
+    assert (done.code, done.out) == (2, "")
+    assert f"'{id}' is an id, not a title. run.py status {id} shows it." in done.err
+
+
 def test_list_of_nothing(cli: Cli) -> None:
     done = cli("list")
     assert (done.code, done.out, done.err) == (0, "", "run.py: no experiments yet\n")

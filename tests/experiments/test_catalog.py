@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nemo_launch import Experiment, LocalExecutor, RecordError, Script
+from nemo_launch import Experiment, LocalExecutor, NotFound, RecordError, Script, records
 
 
 @pytest.fixture(autouse=True)
@@ -68,3 +70,58 @@ def test_what_another_user_hides_does_not_hide_the_rest(
     assert f"left out {theirs}: Permission denied" in caplog.text
     with pytest.raises(RecordError, match="cannot read .*theirs: Permission denied"):
         Experiment.catalog("theirs")
+
+
+def written(home: Path, title: str, number: int, created: float) -> str:
+    """A record as a launch at ``created`` leaves it."""
+    folder = home / "experiments" / title / f"{title}_{number}"
+    folder.mkdir(parents=True)
+    (folder / "experiment.json").write_text(json.dumps({"schema_version": 1, "created": created, "tasks": []}))
+    return folder.name
+
+
+def test_a_burst_of_launches_does_not_hide_what_came_after_it(home: Path) -> None:
+    now = int(time.time()) - 100
+    burst = [written(home, "burst", now + number, now + number / 30) for number in range(30)]
+    later = written(home, "later", now + 5, now + 5.5)
+    assert Experiment.catalog() == [*burst, later]
+    newest = Experiment.newest()
+    assert newest is not None
+    assert newest.id == later
+    assert Experiment.from_id(burst[-1]).created == pytest.approx(now + 29 / 30)
+    assert Experiment.from_title("burst").id == burst[-1]
+
+
+def test_without_a_readable_record_the_id_tells_the_time(home: Path) -> None:
+    now = int(time.time()) - 100
+    ids = [written(home, title, now + number, now + number) for number, title in enumerate(("a", "b", "c"))]
+    (home / "experiments" / "b" / ids[1] / "experiment.json").write_text("{")
+    assert Experiment.catalog() == ids
+
+
+def test_the_newest_of_very_many_is_found_by_reading_few_records(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = int(time.time()) - 200_000
+    for number in range(300):
+        written(home, f"t{number % 3}", now + 100 * number, now + 100 * number + 0.5)
+    reads = []
+    real = records.read_json
+
+    def read_json(path: str) -> dict[str, Any] | None:
+        reads.append(path)
+        return real(path)
+
+    monkeypatch.setattr(records, "read_json", read_json)
+    newest = Experiment.newest()
+    assert newest is not None
+    assert newest.id == f"t2_{now + 29900}"
+    assert len(reads) < 10
+
+
+def test_an_id_for_a_title_and_a_title_for_an_id_are_told_apart() -> None:
+    id = launched("py2")
+    with pytest.raises(NotFound, match="'py2' is a title, not an id. Experiment.from_title finds its newest"):
+        Experiment.from_id("py2")
+    with pytest.raises(NotFound, match=f"'{id}' is an id, not a title. Experiment.from_id finds it"):
+        Experiment.from_title(id)
+    with pytest.raises(NotFound, match="no experiment 'py3' .* Near: py2"):
+        Experiment.from_id("py3")

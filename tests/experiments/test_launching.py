@@ -8,12 +8,14 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
 
 from nemo_launch import (
     Experiment,
+    InputError,
     LocalExecutor,
     RecordError,
     SchedulerRefused,
@@ -47,6 +49,52 @@ def test_a_refused_launch_leaves_no_files_where_the_nodes_look(tmp_path: Path, m
         experiment.run(detach=True)
     assert Experiment.catalog() == []
     assert not shared.exists()
+    with pytest.raises(SchedulerRefused, match="Invalid account"):
+        experiment.run(detach=True)  # nothing was submitted: it may be tried again
+
+
+def test_of_threads_that_run_one_experiment_at_once_one_launches_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NEMORUN_HOME", str(tmp_path / "home"))
+    (tmp_path / "work").mkdir()
+    experiment = Experiment("threads", LocalExecutor(work_dir=str(tmp_path / "work")))
+    experiment.add(Script(inline="echo ran >> ran"))
+    together = Barrier(4)
+
+    def run(_: int) -> str:
+        together.wait()
+        try:
+            experiment.run()
+        except InputError as error:
+            return str(error)
+        return "ran"
+
+    with ThreadPoolExecutor(4) as pool:
+        said = sorted(pool.map(run, range(4)))
+    assert [text == "ran" for text in said].count(True) == 1, said
+    assert all("was run already" in text for text in said if text != "ran"), said
+    assert (tmp_path / "work" / "ran").read_text() == "ran\n"
+    assert Experiment.catalog() == [experiment.id]
+
+
+def test_ctrl_c_while_run_waits_leaves_the_tasks_alone_and_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("NEMORUN_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    experiment = Experiment("waited", LocalExecutor())
+    experiment.add(Script(inline="sleep 1; exit 0"))
+
+    def press(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, caplog.at_level("WARNING", "nemo_launch"):
+        patched.setattr(Experiment, "wait", press)
+        with pytest.raises(KeyboardInterrupt):
+            experiment.run()
+    assert f"it goes on: Experiment.from_id('{experiment.id}') finds it again" in caplog.text
+    assert [task.observation.state for task in Experiment.from_id(experiment.id).wait()] == ["SUCCEEDED"]
 
 
 # -- everything else that a refused launch made --------------------------------------------------------------------
