@@ -20,7 +20,7 @@ from tests.runner.test_rank import VALUES, WORDS, check_lines
 
 MakeJob = Callable[..., BatchJob]
 Write = Callable[..., Path]
-APPLETS = "sh cat date env fold head ln mkfifo printf rm seq sleep tee tr uname".split()
+TOOLS = ("cat", "date", "env", "fold", "head", "ln", "mkfifo", "printf", "rm", "seq", "sleep", "tee", "tr", "uname")
 
 
 @pytest.fixture(params=["dash", "bash", "busybox"])
@@ -32,7 +32,7 @@ def shell(request: pytest.FixtureRequest, folder: Path) -> tuple[str, str]:
     tools = folder / "image"
     tools.mkdir()
     if request.param == "busybox":
-        for applet in APPLETS:
+        for applet in ("sh", *TOOLS):
             (tools / applet).symlink_to(found)
         return str(tools / "sh"), str(tools)
     return found, os.environ["PATH"]
