@@ -1,7 +1,7 @@
 """A rank's lines in the job's log: labelled, never mixed with another rank's. Standard library, Python 3.8.
 
-Where srun forwards them, lines over ``LINE`` bytes are continued in labelled pieces; they are whole in the rank's own log
-(``ranks-*/rank-N.log``, ``logs --rank``).
+Where srun forwards them, lines over ``LINE`` bytes are continued in labelled pieces; they are whole in the rank's own
+log (``ranks-*/rank-N.log``, ``logs --rank``).
 """
 
 from __future__ import annotations
