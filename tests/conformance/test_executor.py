@@ -209,6 +209,21 @@ def test_cancel_ends_what_runs_and_what_waits(site: Site) -> None:
     assert not (site.folder / "ran").exists()
 
 
+def test_what_was_cancelled_while_it_waited_was_not_skipped(site: Site) -> None:
+    run = site.launch(
+        site.task("first", "#!/bin/sh\necho here > up\nwhile [ ! -e go ]; do sleep 0.1; done\n"),
+        site.task("next", "#!/bin/sh\ntouch ran\n", after=["first"]),
+    )
+    run.until_file(site.folder / "up")
+    run.cancel("next")
+    (site.folder / "go").touch()
+    seen = run.wait()
+    assert seen["first"].state is State.SUCCEEDED
+    assert (seen["next"].state, seen["next"].skipped) == (State.CANCELLED, False)
+    assert seen["next"].reason == "cancelled before it started"
+    assert not (site.folder / "ran").exists()
+
+
 def test_cancel_right_after_submission(site: Site) -> None:
     run = site.launch(site.task("long", "#!/bin/sh\nsleep 5\ntouch ran\n"))
     run.cancel()

@@ -48,6 +48,8 @@ class Evidence:
     seen: Seen | None = None
     cancelled: bool = False
     """The user cancelled it: the marker is there."""
+    doomed: bool | None = None
+    """A task that it depends on did not succeed; None: not known, or not yet."""
 
 
 def same_job(row: Row, job: Job) -> bool:
@@ -152,6 +154,8 @@ def _shown(e: Evidence, row: Row) -> Observation:
     state, text = words.state(row.state)
     if never_starts(row) or (state is State.CANCELLED and _skipped(e, row)):
         return replace(_observation(e, row, State.CANCELLED, words.reason(words.NEVER), None), skipped=True)
+    if state is State.CANCELLED and not row.nodes and e.outcome.started is None:
+        return _observation(e, row, state, "cancelled before it started", None)
     if row.state == "COMPLETING" and e.cancelled:
         return _observation(e, row, State.CANCELLED, "cancelled", None)
     if state is State.PENDING:
@@ -171,9 +175,19 @@ def _shown(e: Evidence, row: Row) -> Observation:
 
 
 def _skipped(e: Evidence, row: Row) -> bool:
-    """Cancelled by Slurm itself because of its dependency, before it started."""
-    waited = row.reason == words.NEVER or (bool(e.job.after) and row.reason == "Dependency")
-    return waited and not row.nodes
+    """Cancelled by Slurm itself because of its dependency, before it started.
+
+    Slurm has one word for that and for a cancellation of what waits: then the tasks before it decide.
+    """
+    if row.nodes:
+        return False
+    return row.reason == words.NEVER or (row.reason == "Dependency" and not e.cancelled and e.doomed is True)
+
+
+def undecided(e: Evidence) -> bool:
+    """Whether that is open, because the tasks before it were not asked for or have not ended."""
+    row = e.queue or e.account
+    return e.doomed is None and not e.cancelled and row is not None and row.reason == "Dependency" and not row.nodes
 
 
 def _code(row: Row) -> tuple[int | None, str]:

@@ -12,7 +12,7 @@ from nemo_launch.errors import SchedulerError
 from nemo_launch.executors.base import Handle, Job, Observation, State
 from nemo_launch.executors.outcome import Outcome, read_outcomes
 from nemo_launch.executors.slurm import commands, seen, words
-from nemo_launch.executors.slurm.merge import Evidence, Seen, merge, needs_word, never_starts, same_job
+from nemo_launch.executors.slurm.merge import SKEW, Evidence, Seen, merge, needs_word, never_starts, same_job
 from nemo_launch.executors.slurm.query import Answer, Row, Slurm
 from nemo_launch.transport import Transport
 
@@ -54,8 +54,7 @@ def poll(transport: Transport, jobs: Sequence[Job], clock: Callable[[], float] =
         else:
             by_cluster.setdefault(one.job.handle.cluster, []).append(one)
     for cluster, group in by_cluster.items():
-        for one, observation in _ask(transport, slurm, cluster, group, clock()):
-            result[one.given.key] = observation
+        _ask(transport, slurm, cluster, group, clock(), jobs, result)
     for job in jobs:
         if result[job.key].skipped:
             result[job.key] = _blame(job, jobs, result)
@@ -64,12 +63,28 @@ def poll(transport: Transport, jobs: Sequence[Job], clock: Callable[[], float] =
 
 def _blame(job: Job, jobs: Sequence[Job], result: dict[str, Observation]) -> Observation:
     """A skipped task with the name of what did not succeed before it, as far as it was asked for."""
-    folder = os.path.dirname(job.paths.dir)
-    before = {o.name: result[o.key].state for o in jobs if os.path.dirname(o.paths.dir) == folder and o.key in result}
-    ended = [name for name in job.after if before.get(name) in (State.FAILED, State.CANCELLED)]
+    before = _before(job, jobs, result)
+    ended = [name for name in job.after if name in before and before[name].state in (State.FAILED, State.CANCELLED)]
     names = ended or list(job.after) or ["a job that it depends on"]
     blamed = names[0] if len(names) == 1 else f"one of {', '.join(names)}"
     return replace(result[job.key], reason=f"not started: {blamed} did not succeed")
+
+
+def _doomed(job: Job, cancelled: float | None, jobs: Sequence[Job], result: dict[str, Observation]) -> bool | None:
+    """Whether a task that it depends on had not succeeded when it was cancelled; None: that is not known (yet)."""
+    before = _before(job, jobs, result)
+    for one in before.values():
+        later = cancelled is not None and one.ended is not None and one.ended > cancelled + SKEW
+        if one.state in (State.FAILED, State.CANCELLED) and not later:
+            return True
+    return False if all(name in before and before[name].state.final for name in job.after) else None
+
+
+def _before(job: Job, jobs: Sequence[Job], result: dict[str, Observation]) -> dict[str, Observation]:
+    """The tasks that it depends on, as far as they were asked for."""
+    folder = os.path.dirname(job.paths.dir)
+    same = (o for o in jobs if o.name in job.after and os.path.dirname(o.paths.dir) == folder)
+    return {o.name: result[o.key] for o in same if o.key in result}
 
 
 def _read(transport: Transport, jobs: Sequence[Job], last: dict[str, Seen | None]) -> list[_Known]:
@@ -89,8 +104,15 @@ def _read(transport: Transport, jobs: Sequence[Job], last: dict[str, Seen | None
 
 
 def _ask(
-    transport: Transport, slurm: Slurm, cluster: str | None, group: Sequence[_Known], now: float
-) -> list[tuple[_Known, Observation]]:
+    transport: Transport,
+    slurm: Slurm,
+    cluster: str | None,
+    group: Sequence[_Known],
+    now: float,
+    jobs: Sequence[Job],
+    result: dict[str, Observation],
+) -> None:
+    """Puts the answers of one cluster's jobs into the result, in their order: each may need those before it."""
     queue = slurm.squeue([one.id for one in group], cluster)
     group = [replace(one, queue=_own(queue, one)) for one in group]
     # Records are written before the scheduler knows of the end, so what was missing may be there now.
@@ -100,8 +122,9 @@ def _ask(
     doubtful = [one for one in group if _needs_accounting(one)]
     since = min((one.job.intended or one.job.submitted or now for one in doubtful), default=now)
     account = slurm.sacct([one.id for one in doubtful], since, cluster) if doubtful else Answer()
-    answers, stuck = [], []
+    stuck = []
     for one in group:
+        row = one.queue or _own(account, one)
         evidence = Evidence(
             job=one.job,
             now=now,
@@ -113,6 +136,7 @@ def _ask(
             no_accounting=account.disabled,
             seen=one.seen,
             cancelled=transport.exists(one.job.paths.cancelled),
+            doomed=_doomed(one.given, row.ended if row else None, jobs, result),
         )
         observation = merge(evidence)
         if one.job.handle != one.given.handle:
@@ -121,13 +145,12 @@ def _ask(
         if observation.state.final:  # a job that never started could not do it itself
             with contextlib.suppress(OSError):
                 transport.remove(one.job.paths.secrets)
-        answers.append((one, observation))
+        result[one.given.key] = observation
         if never_starts(one.queue):
             stuck.append(one.id)
     if stuck:  # a job of ours that can never start would stay in the queue for ever
         with contextlib.suppress(SchedulerError):  # the next poll tries again
             cancel(transport, stuck, cluster)
-    return answers
 
 
 def cancel(transport: Transport, ids: Sequence[str], cluster: str | None) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from nemo_launch import records
 from nemo_launch.errors import RecordError
 from nemo_launch.executors.base import Failure, Job, Observation, State
-from nemo_launch.executors.slurm.merge import Evidence, Seen
+from nemo_launch.executors.slurm.merge import Evidence, Seen, undecided
 
 #: An unchanged state is written again after this long, so that its age is right without a write at every question.
 _REFRESH = 60.0
@@ -51,6 +51,7 @@ def _worth(e: Evidence, observation: Observation) -> Seen | None:
     if observation.state.final:
         ended = observation.ended or e.now
         settled = e.outcome.exit_code is not None or observation.skipped or e.now - ended > _SETTLED
+        settled = settled and not undecided(e)
         if settled or old is None or old.observation != observation:
             return Seen(observation, e.now, settled=settled)
         return None

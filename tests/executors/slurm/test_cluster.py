@@ -353,6 +353,28 @@ def test_scancel_from_outside(site: Site) -> None:
     assert run.wait()["outside"].state is State.CANCELLED
 
 
+def test_scancel_from_outside_of_what_waits_for_another(site: Site) -> None:
+    first = site.task("first", f"{WAIT}exit 7\n")
+    run = site.launch(first, site.task("next", WAIT, after=["first"]), site.task("last", WAIT, after=["first"]))
+    run.until_running("first")
+    ask("scancel", str(run.jobs()[1].handle))
+    seen = run.until(lambda seen: seen["next"].state.final)["next"]
+    assert (seen.state, seen.skipped, seen.reason) == (State.CANCELLED, False, "cancelled before it started")
+    assert run.poll()["last"].state is State.PENDING
+    go(site)
+    assert run.wait()["last"].reason == "not started: first did not succeed"
+
+
+def test_asked_alone_first_a_skipped_task_is_still_skipped_later(site: Site) -> None:
+    run = site.launch(site.task("first", "#!/bin/sh\nexit 7\n"), site.task("next", WAIT, after=["first"]))
+    (alone,) = run.jobs("next")
+    deadline = time.monotonic() + 60
+    while not run.executor.poll([alone])[alone.key].state.final:
+        assert time.monotonic() < deadline
+        time.sleep(0.3)
+    assert run.wait()["next"].skipped
+
+
 SAVES = {
     "shell": "#!/bin/bash\ntrap 'exit 0' TERM\necho up > up\nwhile :; do sleep 0.1; done\n",
     "python": (
@@ -460,6 +482,27 @@ def test_what_can_never_start_is_taken_out_of_the_queue(site: Site) -> None:
 
 
 # -- logs ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_very_long_line_of_every_rank(site: Site) -> None:
+    text = "#!/bin/sh\nhead -c 3000000 /dev/zero | tr '\\000' A; echo; echo after\n"
+    run = site.launch(site.task("long", text), ntasks_per_node=2)
+    assert run.wait()["long"].state is State.SUCCEEDED
+    ranks = list(Path(run.where("long").job_dir).glob("ranks-*/rank-?.log"))
+    assert [len(path.read_bytes()) for path in ranks] == [3_000_007] * 2
+    log = run.log("long")
+    assert (log.count("A"), log.count("] after\n")) == (6_000_000, 2)
+
+
+def test_a_long_line_does_not_outlive_a_cancelled_job(site: Site) -> None:
+    text = "#!/bin/sh\nhead -c 3000000 /dev/zero | tr '\\000' A; echo; echo up > up; exec sleep 100\n"
+    run = site.launch(site.task("long", text), ntasks_per_node=2)
+    run.until_file(site.folder / "up")
+    assert run.cancel()["long"].state is State.CANCELLED
+    where, deadline = run.where("long").job_dir, time.monotonic() + 10
+    while where in ask("ps", "-eo", "args="):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
 
 
 def test_logs_the_whole_one_first_then_the_ranks(site: Site) -> None:

@@ -204,9 +204,15 @@ def test_what_can_never_start_is_skipped() -> None:
     assert (truth(queue=waits).state, truth(queue=waits).skipped) == (State.CANCELLED, True)
     job = replace(JOB, after=("before",))
     queue = truth(job=job, queue=row("CANCELLED", "DependencyNeverSatisfied", nodes=""))
-    for seen in (queue, truth(job=job, account=row("CANCELLED", "Dependency", nodes=""))):
+    for seen in (queue, truth(job=job, account=row("CANCELLED", "Dependency", nodes=""), doomed=True)):
         assert (seen.state, seen.skipped, seen.started) == (State.CANCELLED, True, None)
     assert not truth(job=job, queue=row("CANCELLED", "None", nodes="")).skipped
+
+
+@pytest.mark.parametrize("known", [{"doomed": False}, {"doomed": None}, {"doomed": True, "cancelled": True}])
+def test_what_was_cancelled_while_it_waited_for_others_is_not_skipped(known: dict[str, Any]) -> None:
+    seen = truth(job=replace(JOB, after=("before",)), queue=row("CANCELLED", "Dependency", nodes=""), **known)
+    assert (seen.state, seen.skipped, seen.reason) == (State.CANCELLED, False, "cancelled before it started")
 
 
 # -- nobody answers, or nobody knows ------------------------------------------------------------------------------
