@@ -124,7 +124,7 @@ def _limit(text: str) -> Duration | None:
 
 
 def _folders(config: SlurmConfig, tasks: Sequence[Task], title: str) -> Iterator[Problem]:
-    for name in ("job_dir", "log_dir", "work_dir"):
+    for name in ("job_dir", "log_dir"):
         path = getattr(config, name) or ""
         if found := re.search(r"%[0-9]*[AaJjNnstuxb]", path):
             fix = "Give a folder with a fixed name; each job has one of its own below it."

@@ -120,6 +120,10 @@ def test_slurm_replaces_nothing_in_folder_names(field: str) -> None:
     assert problems(**folder) == []
 
 
+def test_a_work_dir_may_have_any_name() -> None:
+    assert problems(work_dir="/data/%u") == []
+
+
 def test_a_backslash_in_the_logs_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEMORUN_HOME", "/h/a\\b")
     assert "backslash" in problems()[0]
