@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -223,7 +224,9 @@ def test_many_launches_of_the_same_code_of_which_some_are_refused(tmp_path: Path
         if number % 4:
             added.take_back()
             return True
-        there = os.path.isdir(os.path.join(snapshots, code.digest))
+        folder, until = os.path.join(snapshots, code.digest), time.monotonic() + 5
+        while not (there := os.path.isdir(folder)) and time.monotonic() < until:
+            pass  # whoever lost the race for it is putting it back at this moment
         added.keep()
         return there
 
