@@ -3,8 +3,8 @@
 Beside a snapshot that a launch has stored newly lies a token for as long as that launch may be refused. Whoever else
 uses the snapshot removes the token first, and then looks whether the snapshot is there (``claim``). Whoever takes it
 back moves it away first, and then removes the token: of two that try, one succeeds, and if that is the other, the
-snapshot goes back to its place at once (a launch looks again when its record is written). A token that a killed launcher leaves harms nothing, because only the process that
-wrote it would act on it.
+snapshot goes back to its place at once (a launch looks again when its record is written). A token that a killed
+launcher leaves harms nothing, because only the process that wrote it would act on it.
 """
 
 from __future__ import annotations
