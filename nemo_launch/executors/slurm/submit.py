@@ -182,6 +182,9 @@ def _remedy(transport: Transport, plan: Plan, done: Completed) -> str:
         except SchedulerError:
             found = []
         return f" The partitions are: {check.listed(found)}." if found else ""
+    if "node count specification invalid" in said:
+        # Not known before: sinfo shows no cloud nodes that are powered down.
+        return " The partition has fewer nodes than that, or its limits allow fewer: ask for less with nodes."
     if "invalid account" in said:
         return " sacctmgr show associations user=$USER shows the accounts that you may use; set account."
     if "time limit" in said:

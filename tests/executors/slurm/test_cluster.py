@@ -118,6 +118,12 @@ def test_what_slurm_refuses_is_told_in_its_words_and_leaves_no_intent(site: Site
     assert {o.state for o in run.cancel("a", "b").values()} == {State.CANCELLED}
 
 
+def test_more_nodes_than_there_are(site: Site) -> None:
+    run = site.prepare(site.task("a", "#!/bin/sh\n"), nodes=3, partition="a3m")
+    with pytest.raises(SchedulerRefused, match=r"Node count specification invalid\. The partition has fewer nodes"):
+        run.submit()
+
+
 def test_an_unknown_partition_is_refused_with_the_real_ones(site: Site) -> None:
     executor = site.make(partition="general", time="1:00:00")
     (problem,) = executor.check([site.task("a", WAIT)])
