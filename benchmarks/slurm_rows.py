@@ -104,7 +104,7 @@ def _end_jobs(folder: str, env: dict[str, str]) -> None:
 def _fifty(checkout: str, folder: str, env: dict[str, str], python: str, count: int = 50) -> Iterator[Row]:
     """The same script to the same cluster both ways; held back (--begin), so that no job runs beside the clock."""
     ours, floor = [], []
-    for _ in range(3):
+    for _ in range(5):
         code = _FIFTY.format(checkout=checkout, count=count)
         done = subprocess.run([python, "-c", code], env=env, capture_output=True, text=True, check=True, cwd=folder)
         ours.append(float(done.stdout.split()[-1]))

@@ -116,6 +116,11 @@ def _inherited(name: str) -> bool:
     return not name.startswith(_SURROUNDING) and bool(_NAME.match(name))
 
 
+def _is_option(name: str) -> bool:
+    """Whether sbatch or srun would take it for an option; who gives one means the processes."""
+    return name.startswith(("SBATCH_", "SRUN_", "SLURM_")) and not name.startswith("SLURM_CONF")
+
+
 def apart(
     env: Mapping[str, str], environ: Mapping[str, str], names: Iterable[str] = TOOLS
 ) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -124,7 +129,8 @@ def apart(
     ``environ`` is the launcher's own, whose PATH the script uses; ``names``: no others are taken apart.
     """
     path = environ.get("PATH") or os.defpath
-    words = {name: env[name] for name in TOOLS if name in env and name in set(names)}
+    asked = set(names)
+    words = {name: env[name] for name in env if name in asked and (name in TOOLS or _is_option(name))}
     if words.get("PATH") == path:
         del words["PATH"]
     outer = {name: value for name, value in env.items() if name not in words}

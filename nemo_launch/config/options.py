@@ -43,6 +43,7 @@ _OWN = {
 #: Program -> the same for it alone.
 _GUARDED: Mapping[str, Mapping[str, str]] = {
     "sbatch": {
+        "clusters": "jobs of other clusters are not part of this version",
         "open-mode": "logs are always appended to",
         "parsable": "the launcher reads sbatch's answer itself",
         "quiet": "the launcher reads sbatch's answer itself",

@@ -254,6 +254,9 @@ if [[ $nl_secrets_file ]]; then
   fi
   while IFS= read -r -d '' nl_entry; do export "${nl_entry?}"; done <"$nl_secrets_file"
 fi
+for nl_dir in "${NEMO_LAUNCH_LOG_DIR:-}" "${HF_HOME:-}" "${TORCH_HOME:-}"; do
+  if [[ $nl_dir = /* ]]; then mkdir -p -- "$nl_dir" 2>/dev/null || nl_say "cannot make $nl_dir on $nl_host"; fi
+done
 for ((nl_i = ${#nl_pythonpath[@]} - 1; nl_i >= 0; nl_i--)); do
   export PYTHONPATH=${nl_pythonpath[nl_i]}${PYTHONPATH:+:$PYTHONPATH}
 done

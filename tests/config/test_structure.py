@@ -126,6 +126,7 @@ BAD: list[tuple[dict[Any, Any], str]] = [
     ({"dependency": "afterok:12,after:x"}, "dependency: 'afterok:12,after:x' is not a dependency"),
     ({"dependency": "123"}, "dependency: '123' is not a dependency"),
     ({"sbatch_args": ["--depend=afterok:1"]}, "Use dependency instead."),
+    ({"sbatch_args": ["--clusters=other"]}, "jobs of other clusters are not part of this version"),
     ({"sbatch_args": ["gres=gpu"]}, "sbatch_args: 'gres=gpu' is not an option of sbatch"),
     ({"sbatch_args": ["--time=3"]}, "Use time instead."),
     ({"sbatch_args": ["--mem-per-cpu=1G"]}, "Use mem_per_cpu instead."),

@@ -142,15 +142,18 @@ def without_torch(there: Scene) -> str:
     return str(folder / "bin" / "python")
 
 
-def test_no_torch_here_is_refused_before_anything_starts(there: Scene, without_torch: str) -> None:
+@pytest.mark.parametrize("executor", [["-e", "local"], SLURM])
+def test_no_torch_here_is_refused_before_anything_starts(there: Scene, without_torch: str, executor: list[str]) -> None:
     there.launcher.write("train.py", "print('never')\n")
-    done = there("-e", "local", "-s", "train.py", "--python", without_torch, "--ntasks-per-node", "2")
+    done = there(*executor, "-s", "train.py", "--python", without_torch, "--ntasks-per-node", "2")
     refused(there, done, "torch", without_torch)
 
 
 def test_no_torch_on_the_node_is_told_with_its_remedy(there: Scene, without_torch: str) -> None:
     there.launcher.write("train.py", "print('never')\n")
-    done = there(*SLURM, "-s", "train.py", "--python", without_torch, "--wait", "-n", "2")
+    there.launcher.write("setup.yaml", "setup: 'true  # may bring another torch, so the launcher cannot know'\n")
+    words = ("--config", "setup.yaml", "-s", "train.py", "--python", without_torch, "--wait", "-n", "2")
+    done = there(*SLURM, *words)
     assert done.returncode == 1
     (task,) = there.status()
     assert task["state"] == "FAILED"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -13,9 +11,8 @@ from nemo_launch import environment
 from nemo_launch.config.executor import LocalConfig
 from nemo_launch.config.rules import validate
 from nemo_launch.errors import Problem
+from nemo_launch.executors import interpreters
 from nemo_launch.task import Task
-
-_PROBE_SECONDS = 30.0
 
 
 def launcher(config: LocalConfig, task: Task) -> str:
@@ -66,25 +63,7 @@ def _python(config: LocalConfig, task: Task, path: str) -> list[Problem]:
         return [Problem(f"there is no {name} that can be executed", "python", "Name another interpreter.")]
     if not torchrun:
         return []
-    missing = _without_torch(program)
+    missing = interpreters.without_torch(program)
     if not missing:
         return []
-    fix = "Install torch there, name another interpreter with python, or use launcher=none."
-    return [Problem(f"{missing}, which torchrun belongs to", "launcher", fix)]
-
-
-def _without_torch(program: str) -> str:
-    """Why this interpreter has no torch; empty: it has. Nothing is imported: torch takes seconds."""
-    if os.path.abspath(program) == os.path.abspath(sys.executable):
-        return "" if importlib.util.find_spec("torch") else f"{program} has no torch"
-    code = "import importlib.util, sys; sys.exit(9 if importlib.util.find_spec('torch') is None else 0)"
-    try:
-        done = subprocess.run(
-            [program, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_SECONDS, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{program} cannot be asked for torch ({error})"
-    if done.returncode == 9:
-        return f"{program} has no torch"
-    said = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
-    return f"{program} cannot be asked for torch ({said})" if done.returncode else ""
+    return [Problem(f"{missing}, which torchrun belongs to", "launcher", interpreters.REMEDY)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -11,8 +12,10 @@ from nemo_launch import environment, layout
 from nemo_launch.config.durations import Duration
 from nemo_launch.config.executor import SlurmConfig
 from nemo_launch.errors import Problem, Unreachable
+from nemo_launch.executors import interpreters
 from nemo_launch.executors.slurm import commands
 from nemo_launch.executors.slurm.query import SEPARATOR, unreachable
+from nemo_launch.executors.slurm.render import launcher
 from nemo_launch.task import Task
 from nemo_launch.transport import CommandMissing, Completed, Transport
 
@@ -42,6 +45,8 @@ def check(
     ]
     if config.container_image:
         found += _containers(config, tasks)
+    else:
+        found += _torch(config, tasks)
     try:
         if _ask(transport, ["sh", "-c", "command -v sbatch"]).returncode != 0:
             return [*found, Problem("sbatch is not on PATH", "slurm", "Run this on a login node of the cluster.")]
@@ -55,6 +60,17 @@ def check(
     except Unreachable as error:
         raise Unreachable(f"nothing was submitted: {error}{_where()}") from error
     return found
+
+
+def _torch(config: SlurmConfig, tasks: Sequence[Task]) -> Iterator[Problem]:
+    """An interpreter that is here, too, is taken for the nodes' (a shared folder); others are tried by the job."""
+    program = config.python or sys.executable
+    brings_its_own = config.setup or any("PYTHONPATH" in env for env in (config.env_vars, *(t.env for t in tasks)))
+    wanted = any(launcher(config, task) == "torchrun" for task in tasks)
+    if not wanted or brings_its_own or not os.path.isabs(program) or not os.access(program, os.X_OK):
+        return
+    if missing := interpreters.without_torch(program):
+        yield Problem(f"{missing}, which torchrun belongs to", "launcher", interpreters.REMEDY)
 
 
 def _ask(transport: Transport, argv: Sequence[str]) -> Completed:

@@ -18,7 +18,7 @@ def srun_args(config: SlurmConfig, task: Task, paths: TaskPaths, secrets: Iterab
     """What goes to srun for a container; nothing without an image."""
     if not config.container_image:
         return ()
-    names = sorted({*config.env_vars, *task.env, *secrets} - _NEVER_NAMED)
+    names = sorted({*config.env_vars, *task.env, *secrets, *environment.folders(config)} - _NEVER_NAMED)
     home = {True: ("--container-mount-home",), False: ("--no-container-mount-home",), None: ()}
     return (
         f"--container-image={config.container_image}",

@@ -64,7 +64,7 @@ class SlurmExecutor:
         needed = runner.files(task.language, render.launcher(config, task))
         secrets_file = paths.secrets if names and self._accounting_shows_environment() else ""
         # An image has its own PATH and libraries: there only what was asked for by name.
-        asked = (*config.env_vars, *task.env) if config.container_image else environment.TOOLS
+        asked = {*config.env_vars, *task.env, *(() if config.container_image else environment.TOOLS)}
         env, apart = environment.apart(commands.submission(config, task, environ), environ, asked)
         return Plan(
             task=task,
@@ -143,6 +143,9 @@ class SlurmExecutor:
         defaults = commands.site_defaults(self.config, environ)
         notes = [f"{name}={value} of your environment applies" for name, value in defaults.items()]
         notes += rules.without_effect(self.config)
+        image = self.config.container_image or ""
+        if image.startswith("/") and not self.transport.exists(image):
+            notes.append(f"{image} is not on this machine; the nodes must see it")
         if task.after:
             notes.append(f"sbatch also gets --dependency=afterok: with the job ids of {', '.join(task.after)}")
         if secrets_file:

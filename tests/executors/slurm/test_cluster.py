@@ -59,6 +59,23 @@ def test_nodes_see_what_was_asked_for(site: Site) -> None:
         assert part in shown
 
 
+def test_options_of_sbatch_in_the_environment_of_the_processes(site: Site) -> None:
+    text = '#!/bin/sh\necho "$SBATCH_PARTITION" "$SRUN_DEBUG" "$SLURM_NTASKS"\n'
+    run = site.launch(
+        site.task("told", text), env_vars={"SBATCH_PARTITION": "nowhere", "SRUN_DEBUG": "x y", "SLURM_NTASKS": "77"}
+    )
+    assert run.wait()["told"].state is State.SUCCEEDED
+    assert run.log("told").splitlines()[-1] == "nowhere x y 77"
+
+
+def test_folders_for_logs_and_caches_are_made_where_the_job_runs(site: Site) -> None:
+    logs, cache = site.folder / "new" / "logs", site.folder / "new" / "cache"
+    text = '#!/bin/sh\n[ -d "$NEMO_LAUNCH_LOG_DIR" ] && [ -d "$HF_HOME" ] && [ -d "$TORCH_HOME" ] && echo all\n'
+    run = site.launch(site.task("dirs", text), log_dir=str(logs), cache_dir=str(cache))
+    assert run.wait()["dirs"].state is State.SUCCEEDED
+    assert run.log("dirs").split() == ["all"] and logs.is_dir() and cache.is_dir()
+
+
 def test_another_path_for_the_job_does_not_hide_sbatch(site: Site) -> None:
     run = site.launch(site.task("path", '#!/bin/sh\necho "$PATH"\n', env={"PATH": "/opt/mine:/usr/bin:/bin"}))
     run.wait()
