@@ -36,7 +36,7 @@ ENV = {
 }
 ARGV = ["a b", "'", '"', "$HOME", "*", "é", "", "--x=1;2", "a\nb", "; touch OWNED", "-e", "%d", "\\"]
 OVERRIDES = ["model.name=% @ * # = , : / 中文", "path=a/b:c", "p=100%"]
-SECRET = "s3cr3t-$&"
+SECRET = "s3cr3t-$&'"
 
 #: Writes what it got: argv and environment byte for byte.
 DUMP = """\

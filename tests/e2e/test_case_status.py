@@ -39,6 +39,10 @@ def test_case_21_without_accounting_the_status_is_right(make_scene: MakeScene, s
     assert scene.commands is not None
     for forgotten in (False, True):
         scene.commands.set("squeue", Rules(silent=forgotten))
+        kept = list(scene.launcher.runs.rglob("seen.json"))
+        assert len(kept) == 2
+        for path in kept:
+            path.unlink()  # what was known before must not be what answers
         assert names(scene.status("payload")) == ["SUCCEEDED"]
         (task,) = scene.status("seven")
         assert (task["state"], task["exit_code"]) == ("FAILED", 7)
