@@ -66,6 +66,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=9, help="counted rounds of each comparison (default 9)")
     parser.add_argument("--quick", action="store_true", help="3 rounds")
+    parser.add_argument("--slack", type=float, default=1, help="fail only beyond budget times this (default 1)")
     parser.add_argument("--json", metavar="FILE", help="write the rows there too")
     args = parser.parse_args()
     rounds = 3 if args.quick else args.rounds
@@ -84,7 +85,7 @@ def main() -> int:
     if args.json:
         with open(args.json, "w") as file:
             json.dump([row._asdict() for row in rows], file, indent=1)
-    return 1 if any(row.over for row in rows) else 0
+    return 1 if any(row.budget is not None and row.value > row.budget * args.slack for row in rows) else 0
 
 
 if __name__ == "__main__":
