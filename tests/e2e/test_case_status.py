@@ -260,6 +260,29 @@ def test_case_41_scancel_from_outside_stays(there: Scene) -> None:
     assert len(there.ran()) == 1
 
 
+@pytest.mark.parametrize("slow", [0.0, 2.0])
+def test_case_41_scancel_stays_where_the_site_would_restart_and_the_controller_is_slow(
+    wrapped: Scene, slow: float
+) -> None:
+    """This version asks for no restarts, so the site's administrator allows them."""
+    lab, commands = wrapped.launcher.lab, wrapped.commands
+    assert lab is not None and commands is not None
+    assert wrapped(*SLURM, *payload(wrapped, 60)).returncode == 0
+    (task,) = wrapped.until(running)
+    net = ["nsenter", f"--net=/run/netns/{lab.netns}"] if lab.netns else []
+    update = [*net, "scontrol", "update", f"JobId={task['job_id']}", "Requeue=1"]
+    subprocess.run(update, env={**os.environ, "SLURM_CONF": str(lab.conf)}, check=True, timeout=30)
+    for name in ("squeue", "sacct"):
+        commands.set(name, Rules(before=slow, after=slow))
+    lab.scancel(task["job_id"])
+    (task,) = wrapped.ended()
+    assert task["state"] == "CANCELLED"
+    time.sleep(8)  # a requeued job of this cluster would be waiting or running again by now
+    assert names(wrapped.status()) == ["CANCELLED"]
+    assert list(wrapped.jobs().values()) == ["CANCELLED"]
+    assert len(wrapped.ran()) == 1
+
+
 def test_case_42_an_attempt_killed_hard_has_not_the_result_of_the_one_before(
     make_scene: MakeScene, slurm_noacct: Lab
 ) -> None:
@@ -337,3 +360,19 @@ def test_case_43_what_is_set_around_status_changes_nothing(there: Scene) -> None
     for left in there.directory().glob("seen.json"):
         left.unlink()
     assert names(there.status(env=AROUND)) == ["SUCCEEDED"]
+
+
+def test_case_43_what_is_set_around_status_changes_no_answer_of_accounting(wrapped: Scene) -> None:
+    """The queue has forgotten the job and its own records are gone, so that only sacct can tell."""
+    assert wrapped.commands is not None
+    wrapped.launcher.write("seven.sh", "exit 7\n", 0o755)
+    assert wrapped(*SLURM, "--wait", "-s", "seven.sh").returncode == 1
+    for pattern in ("seen.json", "exit-*.json", "ranks-*/first-failure.json"):
+        for path in wrapped.directory().glob(pattern):
+            path.unlink()
+    wrapped.commands.set("squeue", Rules(silent=True))
+    before = len(wrapped.commands.calls("sacct"))
+    (task,) = wrapped.until(lambda tasks: tasks[0]["final"], env=AROUND)
+    assert (task["state"], task["exit_code"]) == ("FAILED", 7)
+    assert len(wrapped.commands.calls("sacct")) > before
+    assert abs(task["ended"] - time.time()) < 120, "SLURM_TIME_FORMAT of the user would give another time"
