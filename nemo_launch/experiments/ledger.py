@@ -20,17 +20,20 @@ class FileLedger:
         self._tasks = tasks
 
     def intend(self, plan: Plan) -> None:
-        """About to submit: on disk when this returns."""
+        """About to submit: whoever comes after this process sees it, however that ends.
+
+        Not waiting for the disk: fifty tasks would wait fifty times. What a machine that dies takes with it is made up
+        for by ``read_job``, which knows from the experiment's own record (that one is on disk) who launched it.
+        """
         with contextlib.suppress(FileNotFoundError):
             os.unlink(plan.paths.refused)
-        records.write_json(plan.paths.intent, {"time": time.time(), "tag": plan.paths.script, **identity.mine()})
+        intent = {"time": time.time(), "tag": plan.paths.script, **identity.mine()}
+        records.write_json(plan.paths.intent, intent, sync=False)
 
     def submitted(self, plan: Plan, handle: Handle) -> None:
         """The scheduler gave it this id."""
         try:
-            # Not waiting for the disk: a killed launcher loses nothing by it, and if the machine itself dies within
-            # seconds, the intent, which is on disk, leads to the job again.
-            write_handle(plan.paths, handle, sync=False)
+            write_handle(plan.paths, handle, sync=False)  # as above: the job is found again by its script
         except RecordError as error:
             raise RecordError(
                 f"{plan.task.name} was submitted as job {handle}, but its id could not be recorded: {error} "
@@ -72,6 +75,10 @@ def write_handle(paths: TaskPaths, handle: Handle, sync: bool = True) -> None:
 def read_job(name: str, paths: TaskPaths, after: tuple[str, ...] = ()) -> Job:
     """What the record says of one task. Id and intent stand in for each other where one is damaged.
 
+    Both may be missing or damaged because the launcher's machine died before they were on its disk. So where a dead
+    launcher ran on another machine, or on this one before it started anew, the task counts as intended: the scheduler
+    is asked.
+
     Raises:
         RecordError: what is left says nothing of the job.
     """
@@ -81,13 +88,19 @@ def read_job(name: str, paths: TaskPaths, after: tuple[str, ...] = ()) -> Job:
     if known and not isinstance(known.get("job_id"), str):
         damage.append(RecordError(f"{paths.handle} is damaged: it has no job id. Move it away to go on without it."))
         known = {}
-    if damage and not (intent or known):  # without an id the job is found by its script
-        raise damage[-1]
+    intended = _time(intent)
+    if not (intent or known):
+        if _lost_with_machine(paths):
+            intended = 0.0
+        elif damage:  # without an id the job is found by its script
+            raise damage[-1]
+    if intended == 0.0:
+        intended = _made(paths)
     return Job(
         name=name,
         paths=paths,
         handle=Handle.load(known) if known else None,
-        intended=_time(intent),
+        intended=intended,
         submitted=_time(known),
         after=after,
     )
@@ -107,6 +120,25 @@ def _time(record: dict[str, Any]) -> float | None:
     return value if isinstance(value, (int, float)) else 0.0 if record else None
 
 
+def _lost_with_machine(task: TaskPaths) -> bool:
+    """Whether what a launcher wrote last may be lost: it is gone, and so may be the machine that it ran on.
+
+    Each but the newest is gone, for only then another takes over.
+    """
+    paths = ExperimentPaths.around(task)
+    with contextlib.suppress(RecordError):
+        alive, count = launcher_alive(paths)
+        gone = [records.read_json(paths.launcher(n)) or {} for n in range(count if alive is False else count - 1)]
+        return any(launcher.get("boot", "") not in ("", identity.boot_id()) for launcher in gone)
+    return False
+
+
+def _made(task: TaskPaths) -> float:
+    """The second in which the experiment was made, which its id carries."""
+    second = ExperimentPaths.around(task).id.rpartition("_")[2]
+    return float(second) if second.isdecimal() else 0.0
+
+
 #: A launcher on another machine cannot be seen; after this many seconds its sbatch is taken for dead
 #: (sbatch itself gives up on a silent controller within a few minutes).
 _FAR_LAUNCHER_SECONDS = 600
@@ -121,9 +153,7 @@ def launcher_alive(paths: ExperimentPaths) -> tuple[bool | None, int]:
 
     None: it ran on another machine not long ago, and that cannot be seen from here.
     """
-    number = 0
-    while os.path.exists(paths.launcher(number + 1)):
-        number += 1
+    number = max(0, _launchers(paths) - 1)
     owner = records.read_json(paths.launcher(number))
     if owner is None:
         return False, 0
@@ -133,6 +163,13 @@ def launcher_alive(paths: ExperimentPaths) -> tuple[bool | None, int]:
     elif state and int(owner["pid"]) == os.getpid():
         state = paths.dir in _under_way
     return state, number + 1
+
+
+def _launchers(paths: ExperimentPaths) -> int:
+    number = 0
+    while os.path.exists(paths.launcher(number)):
+        number += 1
+    return number
 
 
 def own(paths: ExperimentPaths, number: int) -> bool:
