@@ -15,10 +15,10 @@ from tests.faults import WrappedCommands, kill_at
 from tests.faults.kill import Point
 from tests.lab import Launcher
 
-#: Appends a word to a file for each run: how often the payload really ran, whatever anybody recorded.
+#: Appends word, job and experiment to a file for each run: how often the payload really ran, whatever anybody recorded.
 PAYLOAD = """\
 #!/bin/bash
-echo "$1 $NEMO_LAUNCH_JOB_ID" >> "$2"
+echo "$1 $NEMO_LAUNCH_JOB_ID ${NEMO_LAUNCH_EXPERIMENT:-}" >> "$2"
 sleep "${3:-0}"
 """
 
