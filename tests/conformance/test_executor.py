@@ -54,7 +54,6 @@ def test_environment_arrives_byte_for_byte(site: Site, python: bool) -> None:
     run.wait()
 
 
-@pytest.mark.slow
 def test_arguments_and_environment_pass_through_torchrun(site: Site) -> None:
     out = site.folder / "seen.json"
     env = {f"V{i}": value for i, value in enumerate(VALUES)}
@@ -134,7 +133,6 @@ def test_an_exception_is_named(site: Site) -> None:
     assert "KeyError: 'weights'" in run.log("raise")
 
 
-@pytest.mark.slow
 def test_the_rank_that_failed_first_is_named(site: Site) -> None:
     text = """
 import os, sys, time

@@ -6,8 +6,6 @@ import os
 import re
 from pathlib import Path
 
-import pytest
-
 from tests.e2e.scene import Scene, block
 
 
@@ -17,7 +15,6 @@ def demo(scene: Scene, *more: str) -> list[str]:
     return [*where, "-s", "pretrain/llama_tiny_pt.py", "--experiment-name", "nemo-demo-run", *more]
 
 
-@pytest.mark.slow
 def test_show_2_the_tiny_llama_on_two_nodes(there: Scene) -> None:
     few = ["--", "--max-steps", "12", "--log-interval", "3"]
     done = there(*demo(there, *few))

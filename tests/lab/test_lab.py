@@ -70,7 +70,6 @@ def test_affinity_binds_a_task_to_one_of_two_processors(slurm_affinity: Lab) -> 
     assert seen.split() == ["1", "1"]
 
 
-@pytest.mark.slow
 def test_jobenv_shows_a_jobs_environment(slurm_jobenv: Lab) -> None:
     env = slurm_jobenv.env(SECRET_TOKEN="in-clear")
     argv = ["sbatch", "--parsable", "--export=ALL", "-o", "/dev/null", "--wait", "--wrap", "true"]

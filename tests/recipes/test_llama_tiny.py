@@ -51,7 +51,6 @@ def trainer_state(checkpoint: Path) -> dict[str, Any]:
     return state
 
 
-@pytest.mark.slow
 def test_two_processes_learn_and_leave_whole_checkpoints(tmp_path: Path) -> None:
     run = start(tmp_path, ranks=2, env={"NEMO_LAUNCH_TASK_DIR": str(tmp_path)})
 
@@ -75,7 +74,6 @@ def test_two_processes_learn_and_leave_whole_checkpoints(tmp_path: Path) -> None
         assert (folder / "model.safetensors").stat().st_size > 100_000
 
 
-@pytest.mark.slow
 def test_a_restored_run_goes_on_as_if_it_had_never_stopped(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.mkdir()
@@ -92,7 +90,6 @@ def test_a_restored_run_goes_on_as_if_it_had_never_stopped(tmp_path: Path) -> No
     assert halves == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.slow
 def test_asked_from_outside_it_saves_and_goes_on_or_saves_and_stops(tmp_path: Path) -> None:
     marker, checkpoints = tmp_path / "checkpoint-requested", tmp_path / "checkpoints"
     # left behind by a run that was killed while it saved

@@ -106,7 +106,6 @@ open("saved", "w").write("yes\\n")
     assert (site.folder / "terms").read_text() == "x"
 
 
-@pytest.mark.slow
 def test_cancel_reaches_the_workers_of_torchrun(site: Site) -> None:
     text = """import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
