@@ -10,6 +10,9 @@ is real bash that shellcheck reads. Slurm and Local use the same skeleton; only 
     rank.py       one rank (Python programs, everything under torchrun): runs the program
     output.py     … its labelled lines
     failure.py    … the record of how it ended
+    recipe.py     a recipe that was a Python object: the program itself, beside its graph
+    build.py      … builds the graph, as fiddle would
+    factories.py  … its Partials and ArgFactories
     rank.sh       the same for other programs, with nothing but /bin/sh and basic utilities
 """
 
@@ -92,7 +95,7 @@ def batch_script(directives: Sequence[str], values: Mapping[str, str | int | Seq
             if not isinstance(value, (str, int)):
                 raise TypeError(f"{name} is one word, got {value!r}")
             lines.append(f"{name}={quote(str(value))}")
-    return "\n".join(lines) + "\n\n" + _text("skeleton.sh")
+    return "\n".join(lines) + "\n\n" + text("skeleton.sh")
 
 
 def quote(word: str) -> str:
@@ -115,7 +118,7 @@ def files(language: Language, launcher: str) -> dict[str, bytes]:
         names.append("node.py")
     elif language == "shell":
         names = ["rank.sh"]
-    return {name: _text(name).encode() for name in names}
+    return {name: text(name).encode() for name in names}
 
 
 def secrets_file(values: Mapping[str, str]) -> bytes:
@@ -124,6 +127,7 @@ def secrets_file(values: Mapping[str, str]) -> bytes:
 
 
 @cache
-def _text(name: str) -> str:
+def text(name: str) -> str:
+    """A file of this folder."""
     with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
         return file.read()
