@@ -6,7 +6,8 @@ import contextlib
 import glob as globbing
 import os
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from nemo_launch import here, records
@@ -37,8 +38,11 @@ class Transport(Protocol):
         *,
         env: Mapping[str, str] | None = None,
         timeout: float = 60.0,
+        meanwhile: Callable[[], None] | None = None,
     ) -> Completed:
         """Run a command to its end; ``env`` is its whole environment (None: as it is there).
+
+        ``meanwhile`` is called once it has started: something to do here instead of waiting. It must not fail.
 
         Raises:
             CommandMissing: no such program, or it cannot be started.
@@ -88,28 +92,48 @@ class LocalTransport:
         *,
         env: Mapping[str, str] | None = None,
         timeout: float = 60.0,
+        meanwhile: Callable[[], None] | None = None,
     ) -> Completed:
         """See ``Transport.run``."""
         try:
-            done = subprocess.run(
+            process = subprocess.Popen(
                 list(argv),
                 env=None if env is None else dict(env),
                 cwd=None if here.known() else "/",  # sbatch refuses to run in a directory that was removed
                 stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=timeout,
-                check=False,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
             )
         except FileNotFoundError as error:
             raise CommandMissing(f"{argv[0]} was not found on PATH. Is this a machine of the cluster?") from error
         except OSError as error:  # no permission, an environment that is too long, no memory
             raise CommandMissing(f"{argv[0]} cannot be started: {error.strerror}.") from error
-        except subprocess.TimeoutExpired as error:
-            raise Unreachable(f"{argv[0]} gave no answer within {timeout:g} s. Try again, or ask the site.") from error
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            process.kill()
+
+        # A timer, because wait() with a time limit sleeps and looks again, which costs a quick command a third more.
+        timer = threading.Timer(timeout, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            if meanwhile:
+                meanwhile()
+            stdout, stderr = process.communicate()
+        except BaseException:
+            process.kill()
+            process.communicate()
+            raise
+        finally:
+            timer.cancel()
+        if late.is_set():
+            raise Unreachable(f"{argv[0]} gave no answer within {timeout:g} s. Try again, or ask the site.")
         return Completed(
-            done.returncode,
-            done.stdout.decode("utf-8", "surrogateescape"),
-            done.stderr.decode("utf-8", "surrogateescape"),
+            process.returncode,
+            stdout.decode("utf-8", "surrogateescape"),
+            stderr.decode("utf-8", "surrogateescape"),
         )
 
     def read(self, path: str, offset: int = 0, limit: int | None = None) -> bytes | None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Mapping, Sequence
 
 from nemo_launch import environment, runner
 from nemo_launch.config import rules
@@ -80,12 +79,13 @@ class SlurmExecutor:
     def submit(self, plans: Sequence[Plan], ledger: Ledger) -> None:
         """See ``Executor.submit``."""
         fresh: dict[str, Handle] = {}
-        # closing: an error must end the preparation ahead now, not when its traceback is let go of
-        with closing(submit.ready(plans, lambda plan: self._prepare(plan, ledger), ledger)) as ready:
-            for plan, env in ready:
-                after = self._predecessors(plan, fresh, ledger)
-                argv = submit.command(plan.paths.script, after, self.config.dependency)
-                fresh[plan.task.name] = submit.submit(self.transport, plan, env, argv, ledger)
+
+        def send(plan: Plan, env: Mapping[str, str], meanwhile: Callable[[], None]) -> None:
+            after = self._predecessors(plan, fresh, ledger)
+            argv = submit.command(plan.paths.script, after, self.config.dependency)
+            fresh[plan.task.name] = submit.submit(self.transport, plan, env, argv, ledger, meanwhile)
+
+        submit.submit_all(plans, lambda plan: self._prepare(plan, ledger), send, ledger)
 
     def _prepare(self, plan: Plan, ledger: Ledger) -> Mapping[str, str]:
         """Write what the job needs and the intent; the environment of its sbatch."""

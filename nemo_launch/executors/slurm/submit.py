@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import zip_longest
 
 from nemo_launch.errors import SchedulerError, SchedulerRefused, Unreachable
 from nemo_launch.executors.base import Handle, Job, Ledger, Plan, Recovery
@@ -57,33 +59,38 @@ def write_files(transport: Transport, plan: Plan, secrets_file: bytes | None) ->
     transport.write(plan.paths.script, plan.script.encode("utf-8", "surrogateescape"), sync=False)
 
 
-def ready(
-    plans: Sequence[Plan], prepare: Callable[[Plan], Mapping[str, str]], ledger: Ledger
-) -> Generator[tuple[Plan, Mapping[str, str]], None, None]:
-    """Each plan once it is prepared. The next one is prepared meanwhile: waiting for the disk and for sbatch overlap.
+def submit_all(
+    plans: Sequence[Plan],
+    prepare: Callable[[Plan], Mapping[str, str]],
+    send: Callable[[Plan, Mapping[str, str], Callable[[], None]], None],
+    ledger: Ledger,
+) -> None:
+    """One plan after the other. While the scheduler answers for one, the next is prepared.
 
-    When the caller stops early, the intent of the plan that was prepared ahead is withdrawn.
+    Args:
+        plans: in the order of their ids.
+        prepare: writes what the job needs and its intent; returns the environment of its sbatch.
+        send: runs sbatch; its last argument is to be called meanwhile.
+        ledger: when a plan fails, the intent of the one that was prepared ahead is withdrawn.
     """
-    if len(plans) == 1:
-        yield plans[0], prepare(plans[0])
-        return
-    from concurrent.futures import ThreadPoolExecutor
+    ahead: list[Mapping[str, str] | Exception] = []
 
-    with ThreadPoolExecutor(1) as ahead:
-        waiting = iter(plans)
-        plan = next(waiting, None)
-        future = ahead.submit(prepare, plan) if plan else None
-        while plan and future:
-            env, current = future.result(), plan
-            plan = next(waiting, None)
-            future = ahead.submit(prepare, plan) if plan else None
-            try:
-                yield current, env
-            except GeneratorExit:
-                if plan and future:
-                    future.exception()
-                    ledger.withdrawn(plan)
-                raise
+    def prepared(plan: Plan) -> None:
+        try:
+            ahead.append(prepare(plan))
+        except Exception as error:  # its turn comes once the one before it is recorded
+            ahead.append(error)
+
+    for plan, following in zip_longest(plans, plans[1:]):
+        env = ahead.pop() if ahead else prepare(plan)
+        if isinstance(env, Exception):
+            raise env
+        try:
+            send(plan, env, partial(prepared, following) if following else lambda: None)
+        except BaseException:
+            if ahead and not isinstance(ahead[0], Exception):
+                ledger.withdrawn(following)
+            raise
 
 
 def submit(
@@ -92,8 +99,11 @@ def submit(
     env: Mapping[str, str],
     argv: Sequence[str],
     ledger: Ledger,
+    meanwhile: Callable[[], None] | None = None,
 ) -> Handle:
     """Run sbatch (``argv``) for one plan, whose intent is recorded; the id is recorded before this returns.
+
+    ``meanwhile`` is called while it runs.
 
     Raises:
         SchedulerRefused: it said no; the intent is void.
@@ -102,7 +112,7 @@ def submit(
     """
     began = time.time()
     try:
-        done = transport.run((_program(transport, env), *argv[1:]), env=env, timeout=TIMEOUT)
+        done = transport.run((_program(transport, env), *argv[1:]), env=env, timeout=TIMEOUT, meanwhile=meanwhile)
     except CommandMissing as error:
         _void(transport, plan, ledger, str(error))
         raise
