@@ -6,9 +6,10 @@ Layout (the first three levels are NeMo-Run's)::
         experiment.json   launcher-<n>.json   launched   supervisor-<pid>.json   supervisor.log (local)
         <task>/                                          TaskPaths: "Local Directory"
             task.json intent.json handle.json            written by the launcher, as are
-            refused.json seen.json                       … what the scheduler said last
+            refused.json                                 … a no of the scheduler
             state.json                                   written by the local supervisor
             job.sh runner/ claim cancelled checkpoint-requested <job>.log
+            seen.json                                    what the scheduler said last
             started-<job>-<restart>.json exit-<job>-<restart>.json ranks-<job>-<restart>/
     <home>/snapshots/<digest>/
 """
@@ -50,11 +51,6 @@ class TaskPaths:
     def refused(self) -> str:
         """The scheduler's last no, in its own words."""
         return os.path.join(self.dir, "refused.json")
-
-    @property
-    def seen(self) -> str:
-        """Last state that the scheduler told, for when it no longer answers."""
-        return os.path.join(self.dir, "seen.json")
 
     @property
     def state(self) -> str:
@@ -104,6 +100,11 @@ class TaskPaths:
     def checkpoint_requested(self) -> str:
         """Marker that recipes poll: save soon, the end is near."""
         return os.path.join(self.job_dir, "checkpoint-requested")
+
+    @property
+    def seen(self) -> str:
+        """Last state that the scheduler told, for when it no longer answers."""
+        return os.path.join(self.job_dir, "seen.json")
 
     def log(self, job_id: str) -> str:
         """All ranks' lines; ``%j`` is a valid job id here, for the directive."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import glob as globbing
 import os
 import subprocess
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from nemo_launch import here, records
+from nemo_launch import globs, here, records
 from nemo_launch.errors import RecordError, SchedulerError, Unreachable
 
 
@@ -153,12 +152,10 @@ class LocalTransport:
     def read_matching(self, patterns: Iterable[str]) -> dict[str, bytes]:
         """See ``Transport.read_matching``."""
         found: dict[str, bytes] = {}
-        for pattern in patterns:
-            paths = globbing.glob(pattern) if globbing.has_magic(pattern) else [pattern]
-            for path in paths:
-                data = self.read(path) if os.access(path, os.R_OK) else None
-                if data is not None:
-                    found[path] = data
+        for path in globs.matching(patterns):
+            data = self.read(path) if os.access(path, os.R_OK) else None
+            if data is not None:
+                found[path] = data
         return found
 
     def readlinks(self, paths: Iterable[str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Protocol
 
@@ -51,6 +51,11 @@ class Handle:
     def __str__(self) -> str:
         suffix = f"_{self.array_index}" if self.array_index is not None else ""
         return self.job_id + suffix + (f"+{self.het_part}" if self.het_part is not None else "")
+
+    @property
+    def own_id(self) -> str:
+        """What the job calls itself in its records: all parts of a heterogeneous job are one job."""
+        return str(replace(self, het_part=None))
 
     def record(self) -> dict[str, Any]:
         """As JSON."""
@@ -133,6 +138,10 @@ class Observation:
     skipped: bool = False
     """Never ran because a predecessor did not succeed (state CANCELLED)."""
     restarting: bool = False
+    estimated_start: float | None = None
+    """When the scheduler means to start a job that waits; None: it has not said."""
+    parts: Mapping[str, Observation] = field(default_factory=dict)
+    """Each index of an array, or each component of a heterogeneous job, by its id (``13_2``, ``24+1``)."""
     age: float | None = None
     """Seconds since this was last known to be true, when the scheduler did not answer now; None: it is fresh."""
     extra: Mapping[str, Any] = field(default_factory=dict)

@@ -12,6 +12,8 @@ from typing import Any
 from nemo_launch.executors.base import Failure, Job
 from nemo_launch.transport import Transport
 
+_RECORD = re.compile(r"(started|exit|ranks)-(.+)-([0-9]+)(?:\.json|/first-failure\.json)")
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -33,11 +35,13 @@ class Outcome:
     failure: Failure | None = None
     owner: str = ""
     """Id of the job that claimed the submission; another than the handle's means that this one did nothing."""
+    cancelled: bool = False
+    """The user cancelled it: the marker is there."""
 
 
 def read_outcomes(transport: Transport, jobs: Sequence[Job]) -> dict[str, Outcome]:
     """The outcomes of all jobs by ``Job.key``: one question for their records, one for their claims."""
-    patterns = [pattern for job in jobs if job.handle for pattern in _patterns(job)]
+    patterns = [pattern for job in jobs for pattern in _patterns(job)]
     files = transport.read_matching(patterns) if patterns else {}
     claims = transport.readlinks(job.paths.claim for job in jobs) if jobs else {}
     by_folder: dict[str, dict[str, bytes]] = {}
@@ -49,7 +53,7 @@ def read_outcomes(transport: Transport, jobs: Sequence[Job]) -> dict[str, Outcom
         by_folder.setdefault(folder, {})[name] = data
     return {
         job.key: parse(
-            job.handle.job_id if job.handle else "",
+            job.handle.own_id if job.handle else "",
             by_folder.get(job.paths.job_dir, {}),
             claims.get(job.paths.claim, ""),
         )
@@ -62,10 +66,10 @@ def parse(job_id: str, files: Mapping[str, bytes], claim: str = "") -> Outcome:
     owner = claim.removeprefix("job-")
     found: dict[tuple[str, int], Mapping[str, Any]] = {}
     for name, data in files.items():
-        match = re.fullmatch(rf"(started|exit|ranks)-{re.escape(job_id)}-([0-9]+)(?:\.json|/first-failure\.json)", name)
-        record = _record(data)
+        match = _RECORD.fullmatch(name)
+        record = _record(data) if match and match[2] == job_id else None
         if match and record is not None:
-            found[match[1], int(match[2])] = record
+            found[match[1], int(match[3])] = record
     attempt = max((restart for _, restart in found), default=0)
     start = found.get(("started", attempt), {})
     end = found.get(("exit", attempt), {})
@@ -81,13 +85,16 @@ def parse(job_id: str, files: Mapping[str, bytes], claim: str = "") -> Outcome:
         nodes=_text(end.get("nodes", start.get("nodes"))),
         failure=_failure(failure, _integer(end.get("followed")) or 0) if failure is not None else None,
         owner=owner,
+        cancelled="cancelled" in files,
     )
 
 
 def _patterns(job: Job) -> list[str]:
     paths = job.paths.patterns()
-    job_id = job.handle.job_id if job.handle else "*"
-    return [paths.started(job_id), paths.exit_record(job_id), paths.first_failure(job_id)]
+    if job.handle is None:
+        return [paths.cancelled]
+    job_id = job.handle.own_id
+    return [paths.started(job_id), paths.exit_record(job_id), paths.first_failure(job_id), paths.cancelled]
 
 
 def _record(data: bytes) -> Mapping[str, Any] | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from nemo_launch.executors.base import State
+from nemo_launch.executors.base import Observation, State
 
 if TYPE_CHECKING:
     from nemo_launch.experiments.experiment import Experiment
@@ -52,6 +53,9 @@ def _further(experiment_id: str, status: TaskStatus, program: str) -> Iterator[s
         yield f"- Skipped: {_line(seen.reason) or 'a task that it depends on did not succeed'}"
     elif seen.reason and seen.reason != str(seen.failure):
         yield f"- Reason: {_line(seen.reason)}"
+    if seen.estimated_start is not None:
+        yield f"- Estimated start: {when(seen.estimated_start)}"
+    yield from _parts(seen)
     if seen.failure:
         yield f"- First failure: {_line(str(seen.failure))}"
     if seen.restarting:
@@ -59,12 +63,55 @@ def _further(experiment_id: str, status: TaskStatus, program: str) -> Iterator[s
     elif seen.attempt:
         yield f"- Attempt: {seen.attempt + 1}"
     if seen.age is not None:
-        yield f"- Last known: {duration(seen.age)} ago, the scheduler does not answer now"
+        yield f"- Last known: {duration(seen.age)} ago"
     if handle and not seen.skipped and (seen.started or seen.state not in (*_NEVER_STARTED, State.CANCELLED)):
         yield f"- Log: {status.job.paths.log(str(handle))}"
     command = next_command(experiment_id, status, program)
     if command:
         yield f"- Next: {command}"
+
+
+#: So many lines tell of the parts of a job; JSON has all.
+_PARTS = 20
+
+
+def _parts(seen: Observation) -> Iterator[str]:
+    """A line for each component of a heterogeneous job, and one for all indices of an array that are alike."""
+    alike: dict[str, list[str]] = {}
+    for job_id, part in seen.parts.items():
+        what = str(part.state) + (f" on {part.nodes}" if part.nodes and part.state is State.RUNNING else "")
+        if part.state is not State.SUCCEEDED and part.reason:
+            what += f": {_line(part.reason)}"
+        if part.age is not None:
+            what += f" (last known {duration(part.age)} ago)"
+        alike.setdefault(what if "_" in job_id else f"{what}\0{job_id}", []).append(job_id)
+    lines = [f"- {_named(ids)}: {what.partition(chr(0))[0]}" for what, ids in alike.items()]
+    yield from lines[:_PARTS]
+    if len(lines) > _PARTS:
+        yield f"- Further: {len(lines) - _PARTS} lines, see --json"
+
+
+def _named(ids: Sequence[str]) -> str:
+    """``Index 13_2``, ``Indices 13_[0,3-9]``, ``Part 24+1``."""
+    job_id, mark, _ = ids[0].partition("_")
+    if not mark:
+        return f"Part {ids[0]}" if "+" in ids[0] else f"Indices of {ids[0]} that never started"
+    if len(ids) == 1:
+        return f"Index {ids[0]}"
+    spans: list[list[int]] = []
+    for number in sorted(int(one.rpartition("_")[2]) for one in ids):
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return f"Indices {job_id}_[{','.join(str(a) if a == b else f'{a}-{b}' for a, b in spans)}]"
+
+
+def when(moment: float) -> str:
+    """A moment that lies ahead, in local time: ``2026-11-30 22:23:13 (in 4 min)``."""
+    shown = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
+    left = moment - time.time()
+    return f"{shown} (in {duration(left)})" if left >= 1 else shown
 
 
 def duration(seconds: float) -> str:

@@ -18,6 +18,9 @@
         skipped, restarting     true or false
         attempt                 0 for the first
         nodes                   as the scheduler writes them
+        estimated_start         unix seconds at which the scheduler means to start what waits, or null
+        parts                   list; of each index of a job array or component of a heterogeneous job:
+                                {job_id, state, final, exit_code, reason, raw, nodes, started, ended, age}
         submitted, started, ended   unix seconds or null
         age                     seconds since this was known, when the scheduler did not answer; else null
 
@@ -44,7 +47,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nemo_launch.executors.base import Plan
+    from nemo_launch.executors.base import Observation, Plan
     from nemo_launch.experiments.experiment import Experiment
     from nemo_launch.experiments.observing import TaskStatus
 
@@ -116,6 +119,23 @@ def _task(status: TaskStatus) -> dict[str, Any]:
         "attempt": seen.attempt,
         "nodes": seen.nodes,
         "submitted": seen.submitted if seen.submitted is not None else status.job.submitted,
+        "started": seen.started,
+        "ended": seen.ended,
+        "estimated_start": seen.estimated_start,
+        "age": seen.age,
+        "parts": [_part(job_id, part) for job_id, part in seen.parts.items()],
+    }
+
+
+def _part(job_id: str, seen: Observation) -> dict[str, Any]:
+    return {
+        "job_id": job_id,
+        "state": str(seen.state),
+        "final": seen.state.final,
+        "exit_code": seen.exit_code,
+        "reason": seen.reason,
+        "raw": seen.raw,
+        "nodes": seen.nodes,
         "started": seen.started,
         "ended": seen.ended,
         "age": seen.age,

@@ -60,16 +60,12 @@ def facts(transport: Transport, jobs: Sequence[Job]) -> dict[str, Facts]:
         dict.fromkeys(glob.escape(path) for job in known for path in (job.paths.state, _supervisor(job)))
     )
     outcomes = read_outcomes(transport, known)
-    return {
-        job.key: Facts(
-            job,
-            load(files.get(job.paths.state)),
-            load(files.get(_supervisor(job))),
-            transport.exists(job.paths.cancelled),
-            outcomes.get(job.key) or Outcome(),
-        )
-        for job in known
-    }
+    found = {}
+    for job in known:
+        outcome = outcomes.get(job.key) or Outcome()
+        states = load(files.get(job.paths.state)), load(files.get(_supervisor(job)))
+        found[job.key] = Facts(job, *states, outcome.cancelled, outcome)
+    return found
 
 
 def _supervisor(job: Job) -> str:

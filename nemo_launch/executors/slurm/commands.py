@@ -49,7 +49,7 @@ def submission(config: SlurmConfig, task: Task, environ: Mapping[str, str]) -> d
 
 
 def query(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Environment of the commands that ask: times come as unix seconds, texts in English."""
+    """Environment of the commands that ask: times come as unix seconds, texts in English, indices of arrays whole."""
     around = os.environ if environ is None else environ
     env = {name: value for name, value in around.items() if name in _KEPT or not name.startswith(_ASKING)}
-    return {**env, "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"}
+    return {**env, "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}

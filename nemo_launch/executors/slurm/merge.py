@@ -11,6 +11,8 @@ from nemo_launch.executors.slurm.query import Row
 
 #: How long a job may be unknown to a scheduler without accounting before its exit record is no longer waited for.
 LOST_AFTER = 180.0
+#: Between what happened and who did it.
+BY = " by "
 #: Clocks of nodes and controller differ by this much at most.
 SKEW = 60.0
 
@@ -73,7 +75,15 @@ def merge(e: Evidence) -> Observation:
     What was once told as the end stays it: whoever acted on it cannot take that back.
     """
     now, before = _judge(e), e.seen.observation if e.seen else None
-    return before if before and before.state.final and before.state is not now.state else now
+    if before is None or not before.state.final:
+        return now
+    return before if before.state is not now.state or _says_more(before, now) else now
+
+
+def _says_more(before: Observation, now: Observation) -> bool:
+    """Whether the end was explained better before: accounting is asked only until it has told the exit code, or who."""
+    longer = len(before.reason) > len(now.reason) and before.reason.startswith(now.reason)
+    return now.exit_code is None and (before.exit_code is not None or longer)
 
 
 def needs_word(outcome: Outcome, cancelled: bool) -> bool:
@@ -86,7 +96,7 @@ def needs_word(outcome: Outcome, cancelled: bool) -> bool:
 
 
 def _judge(e: Evidence) -> Observation:
-    final = [row for row in (e.queue, e.account) if row and words.state(row.state)[0].final]
+    final = [row for row in (e.queue, e.account) if row and _is_final(e, row)]
     row = final[0] if final else e.queue
     if e.outcome.exit_code is not None and not _runs_again(e):
         if final or not needs_word(e.outcome, e.cancelled) or _no_word_comes(e):
@@ -99,6 +109,15 @@ def _judge(e: Evidence) -> Observation:
     if row:
         return _shown(e, row)
     return _lost(e)
+
+
+def _is_final(e: Evidence, row: Row) -> bool:
+    """Whether this row tells the end. The end of one run is not the job's where it may have been put back meanwhile.
+
+    Then only the controller knows, and where it answers it shows the job.
+    """
+    restartable = e.controller and row is e.account and row.state.split(" ")[0] in words.MAY_START_AGAIN
+    return words.state(row.state)[0].final and not restartable
 
 
 def _no_word_comes(e: Evidence) -> bool:
@@ -127,7 +146,7 @@ def _recorded(e: Evidence, row: Row | None) -> Observation:
     if code == 0 and not _signalled(e.outcome):  # whatever happened to the job afterwards, the work was done
         return _observation(e, row, State.SUCCEEDED, "", code)
     if said[0] is State.CANCELLED or _was_cancelled(e, said[0]):
-        return _observation(e, row, State.CANCELLED, reason or said[1] or "cancelled", code)
+        return _observation(e, row, State.CANCELLED, reason or _cancelled(e), code)
     if code == 0 and said[0] is State.SUCCEEDED:
         return _observation(e, row, State.SUCCEEDED, "", code)
     code = code or None  # a payload that ends well when it is told to is no failed exit code
@@ -155,14 +174,18 @@ def _shown(e: Evidence, row: Row) -> Observation:
     if never_starts(row) or (state is State.CANCELLED and _skipped(e, row)):
         return replace(_observation(e, row, State.CANCELLED, words.reason(words.NEVER), None), skipped=True)
     if state is State.CANCELLED and not row.nodes and e.outcome.started is None:
-        return _observation(e, row, state, "cancelled before it started", None)
+        return _observation(e, row, state, _cancelled(e, " before it started"), None)
+    if state is State.CANCELLED:
+        return _observation(e, row, state, _cancelled(e), None)
     if row.state == "COMPLETING" and e.cancelled:
         return _observation(e, row, State.CANCELLED, "cancelled", None)
     if state is State.PENDING:
         waits = text or words.reason(row.reason)
         again = e.outcome.started is not None
         attempt = e.outcome.attempt + 1 if again else 0
-        return replace(_observation(e, row, state, waits, None), restarting=again, attempt=attempt)
+        start = row.started if row.started and row.started > e.now else None
+        seen = _observation(e, row, state, waits, None)
+        return replace(seen, restarting=again, attempt=attempt, estimated_start=start)
     if state is State.SUCCEEDED:
         return _observation(e, row, state, "", 0)
     if state is not State.FAILED:
@@ -172,6 +195,13 @@ def _shown(e: Evidence, row: Row) -> Observation:
     if (e.account and e.account.signal == 53) or row.reason == "JobLaunchFailure":
         return _observation(e, row, state, words.REASONS["JobLaunchFailure"], None)
     return _observation(e, row, state, text or explained or why, code)
+
+
+def _cancelled(e: Evidence, when: str = "") -> str:
+    """By whom, where it was not by ``cancel`` of this launcher and accounting tells."""
+    said = [words.state(row.state)[1] for row in (e.account, e.queue) if row and not e.cancelled]
+    who = next((text.removeprefix("cancelled") for text in said if BY in text), "")
+    return f"cancelled{when}{who}"
 
 
 def _skipped(e: Evidence, row: Row) -> bool:

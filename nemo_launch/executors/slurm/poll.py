@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,10 +12,12 @@ from dataclasses import dataclass, replace
 from nemo_launch.errors import SchedulerError
 from nemo_launch.executors.base import Handle, Job, Observation, State
 from nemo_launch.executors.outcome import Outcome, read_outcomes
-from nemo_launch.executors.slurm import commands, seen, words
-from nemo_launch.executors.slurm.merge import SKEW, Evidence, Seen, merge, needs_word, never_starts, same_job
+from nemo_launch.executors.slurm import commands, parts, seen, skipped, words
+from nemo_launch.executors.slurm.merge import BY, Evidence, Seen, merge, needs_word, never_starts, same_job
 from nemo_launch.executors.slurm.query import Answer, Row, Slurm
 from nemo_launch.transport import Transport
+
+_BY = re.compile(f"{BY}user ([0-9]+)$")
 
 
 @dataclass(frozen=True)
@@ -24,21 +27,16 @@ class _Known:
     job: Job
     """With the id that counts: of two jobs for one submission the one that claimed it."""
     given: Job
+    handle: Handle
     outcome: Outcome
     seen: Seen | None
-    queue: Row | None = None
-    answer: Answer = Answer()
-
-    @property
-    def id(self) -> str:
-        return str(self.job.handle)
 
 
 def poll(transport: Transport, jobs: Sequence[Job], clock: Callable[[], float] = time.time) -> dict[str, Observation]:
     """See ``Executor.poll``."""
     slurm = Slurm(transport)
     result: dict[str, Observation] = {}
-    last = {job.key: seen.load(job) for job in jobs}
+    last = seen.load(transport, jobs)
     asked = []
     for job in jobs:
         before = last[job.key]
@@ -46,61 +44,35 @@ def poll(transport: Transport, jobs: Sequence[Job], clock: Callable[[], float] =
             result[job.key] = before.observation
         else:
             asked.append(job)
-    known = _read(transport, asked, last)
+    given = {job.key: job for job in asked}
     by_cluster: dict[str | None, list[_Known]] = {}
-    for one in known:
-        if one.job.handle is None:
-            result[one.job.key] = _without_id(transport, one)
+    for job, outcome in _read(transport, asked):
+        if job.handle is None:
+            result[job.key] = _without_id(job, outcome)
         else:
-            by_cluster.setdefault(one.job.handle.cluster, []).append(one)
+            one = _Known(job, given[job.key], job.handle, outcome, last[job.key])
+            by_cluster.setdefault(job.handle.cluster, []).append(one)
     for cluster, group in by_cluster.items():
         _ask(transport, slurm, cluster, group, clock(), jobs, result)
     for job in jobs:
         if result[job.key].skipped:
-            result[job.key] = _blame(job, jobs, result)
+            result[job.key] = skipped.blame(job, jobs, result)
     return result
 
 
-def _blame(job: Job, jobs: Sequence[Job], result: dict[str, Observation]) -> Observation:
-    """A skipped task with the name of what did not succeed before it, as far as it was asked for."""
-    before = _before(job, jobs, result)
-    ended = [name for name in job.after if name in before and before[name].state in (State.FAILED, State.CANCELLED)]
-    names = ended or list(job.after) or ["a job that it depends on"]
-    blamed = names[0] if len(names) == 1 else f"one of {', '.join(names)}"
-    return replace(result[job.key], reason=f"not started: {blamed} did not succeed")
-
-
-def _doomed(job: Job, cancelled: float | None, jobs: Sequence[Job], result: dict[str, Observation]) -> bool | None:
-    """Whether a task that it depends on had not succeeded when it was cancelled; None: that is not known (yet)."""
-    before = _before(job, jobs, result)
-    for one in before.values():
-        later = cancelled is not None and one.ended is not None and one.ended > cancelled + SKEW
-        if one.state in (State.FAILED, State.CANCELLED) and not later:
-            return True
-    return False if all(name in before and before[name].state.final for name in job.after) else None
-
-
-def _before(job: Job, jobs: Sequence[Job], result: dict[str, Observation]) -> dict[str, Observation]:
-    """The tasks that it depends on, as far as they were asked for."""
-    folder = os.path.dirname(job.paths.dir)
-    same = (o for o in jobs if o.name in job.after and os.path.dirname(o.paths.dir) == folder)
-    return {o.name: result[o.key] for o in same if o.key in result}
-
-
-def _read(transport: Transport, jobs: Sequence[Job], last: dict[str, Seen | None]) -> list[_Known]:
+def _read(transport: Transport, jobs: Sequence[Job]) -> list[tuple[Job, Outcome]]:
+    """Each job, with the id of its owner where that is another, and what it wrote."""
     outcomes = read_outcomes(transport, jobs)
     known, moved = [], []
     for job in jobs:
-        owner, cluster = outcomes[job.key].owner, job.handle.cluster if job.handle else None
-        effective = job
-        if owner and (job.handle is None or job.handle.job_id != owner):
-            effective = replace(job, handle=Handle(owner, cluster))
-            moved.append(effective)
-        known.append(_Known(effective, job, outcomes[job.key], last[job.key]))
+        owner, handle = outcomes[job.key].owner, job.handle
+        if owner and (handle is None or (handle.array_index is None and handle.job_id != owner)):
+            job = replace(job, handle=Handle(owner, handle.cluster if handle else None))
+            moved.append(job)
+        known.append(job)
     if moved:
-        again = read_outcomes(transport, moved)
-        known = [replace(one, outcome=again.get(one.job.key, one.outcome)) for one in known]
-    return known
+        outcomes = {**outcomes, **read_outcomes(transport, moved)}
+    return [(job, outcomes[job.key]) for job in known]
 
 
 def _ask(
@@ -113,44 +85,64 @@ def _ask(
     result: dict[str, Observation],
 ) -> None:
     """Puts the answers of one cluster's jobs into the result, in their order: each may need those before it."""
-    queue = slurm.squeue([one.id for one in group], cluster)
-    group = [replace(one, queue=_own(queue, one)) for one in group]
+    mine = _mine(group)
+    queue = slurm.squeue(_ids(group), cluster, mine)
     # Records are written before the scheduler knows of the end, so what was missing may be there now.
-    late = [one for one in group if one.outcome.exit_code is None and _may_have_ended(one.queue)]
+    late = [one for one in group if one.outcome.exit_code is None and _may_have_ended(_own(queue, one))]
     outcomes = read_outcomes(transport, [one.job for one in late]) if late else {}
     group = [replace(one, outcome=outcomes.get(one.job.key, one.outcome)) for one in group]
-    doubtful = [one for one in group if _needs_accounting(one)]
+    doubtful = [one for one in group if _needs_accounting(one, queue)]
     since = min((one.job.intended or one.job.submitted or now for one in doubtful), default=now)
-    account = slurm.sacct([one.id for one in doubtful], since, cluster) if doubtful else Answer()
+    account = slurm.sacct(_ids(doubtful), since, cluster, mine) if doubtful else Answer()
     stuck = []
     for one in group:
-        row = one.queue or _own(account, one)
+        own, booked = _own(queue, one), _own(account, one)
+        row = own or booked
         evidence = Evidence(
             job=one.job,
             now=now,
             outcome=one.outcome,
-            queue=one.queue,
-            account=_own(account, one),
+            queue=own,
+            account=booked,
             controller=queue.error,
             accounting=account.error,
             no_accounting=account.disabled,
             seen=one.seen,
-            cancelled=transport.exists(one.job.paths.cancelled),
-            doomed=_doomed(one.given, row.ended if row else None, jobs, result),
+            cancelled=one.outcome.cancelled,
+            doomed=skipped.doomed(one.given, row.ended if row else None, jobs, result),
         )
-        observation = merge(evidence)
-        if one.job.handle != one.given.handle:
-            observation = replace(observation, extra={**observation.extra, "job_id": one.id})
-        seen.save(evidence, observation)
+        consists_of = [] if own else parts.ids(one.job, one.handle, queue, account, one.seen)
+        observation = parts.merged(evidence, consists_of, queue, account) if consists_of else merge(evidence)
+        if one.handle != one.given.handle:
+            observation = replace(observation, extra={**observation.extra, "job_id": one.handle.job_id})
+        observation = _named(transport, observation)
+        seen.save(transport, evidence, observation)
         if observation.state.final:  # a job that never started could not do it itself
             with contextlib.suppress(OSError):
                 transport.remove(one.job.paths.secrets)
         result[one.given.key] = observation
-        if never_starts(one.queue):
-            stuck.append(one.id)
+        if never_starts(own):
+            stuck.append(str(one.handle))
     if stuck:  # a job of ours that can never start would stay in the queue for ever
         with contextlib.suppress(SchedulerError):  # the next poll tries again
             cancel(transport, stuck, cluster)
+
+
+def _ids(group: Sequence[_Known]) -> list[str]:
+    """What to ask for: several indices of one array by the array's id."""
+    by_job: dict[str, list[str]] = {}
+    for one in group:
+        by_job.setdefault(one.handle.job_id, []).append(str(one.handle))
+    return [found[0] if len(found) == 1 else job_id for job_id, found in by_job.items()]
+
+
+def _mine(group: Sequence[_Known]) -> bool:
+    """Whether these jobs are this user's, by the owner of their experiments."""
+    for folder in {os.path.dirname(one.job.paths.dir) for one in group}:
+        with contextlib.suppress(OSError):
+            if os.stat(folder).st_uid != os.getuid():
+                return False
+    return True
 
 
 def cancel(transport: Transport, ids: Sequence[str], cluster: str | None) -> str:
@@ -160,8 +152,21 @@ def cancel(transport: Transport, ids: Sequence[str], cluster: str | None) -> str
     return done.stderr.strip() if done.returncode != 0 else ""
 
 
+def _named(transport: Transport, observation: Observation) -> Observation:
+    """With the name of who cancelled it instead of the number, where that is a user of this machine."""
+    match = _BY.search(observation.reason) if transport.name == "localhost" else None
+    if not match:
+        return observation
+    import pwd
+
+    with contextlib.suppress(KeyError, OverflowError):
+        by = f"{BY}{pwd.getpwuid(int(match[1])).pw_name}"
+        return replace(observation, reason=observation.reason[: match.start()] + by)
+    return observation
+
+
 def _own(answer: Answer, one: _Known) -> Row | None:
-    row = answer.rows.get(one.id)
+    row = answer.row(one.handle)
     return row if row and same_job(row, one.job) else None
 
 
@@ -169,19 +174,36 @@ def _may_have_ended(row: Row | None) -> bool:
     return row is None or row.state == "COMPLETING" or words.state(row.state)[0].final
 
 
-def _needs_accounting(one: _Known) -> bool:
+def _needs_accounting(one: _Known, queue: Answer) -> bool:
     """Whether accounting could say more than what is known by now."""
-    unexplained = one.outcome.exit_code is not None and needs_word(one.outcome, cancelled=False)
-    if one.queue is None:
-        return one.outcome.exit_code != 0 or unexplained
-    if one.queue.state == "COMPLETING":  # squeue's word for it hides how it ended
+    row, code = _own(queue, one), one.outcome.exit_code
+    unexplained = code is not None and needs_word(one.outcome, cancelled=False)
+    if row is None:
+        rows = queue.parts(one.handle)
+        if not rows or not one.seen:
+            return code != 0 or unexplained
+        before = one.seen.observation.parts
+        return any(part not in rows for part in before) or any(
+            _unexplained(row, one) and before.get(part, _NOTHING).exit_code is None for part, row in rows.items()
+        )
+    if row.state == "COMPLETING":  # squeue's word for it hides how it ended
         return unexplained
-    ended_unexplained = words.state(one.queue.state)[0] is State.FAILED and one.queue.reason != "JobLaunchFailure"
-    return ended_unexplained and one.outcome.exit_code is None
+    return _unexplained(row, one)
 
 
-def _without_id(transport: Transport, one: _Known) -> Observation:
-    if transport.exists(one.job.paths.cancelled):
+_NOTHING = Observation(State.UNKNOWN)
+
+
+def _unexplained(row: Row, one: _Known) -> bool:
+    """squeue shows an end, but not the exit code, nor who cancelled it."""
+    state = words.state(row.state)[0]
+    if state is State.CANCELLED:
+        return not one.outcome.cancelled and not (one.seen and BY in one.seen.observation.reason)
+    return state is State.FAILED and row.reason != "JobLaunchFailure" and one.outcome.exit_code is None
+
+
+def _without_id(job: Job, outcome: Outcome) -> Observation:
+    if outcome.cancelled:
         return Observation(State.CANCELLED, reason="cancelled before it was submitted")
-    text = "its submission was interrupted, and the scheduler does not show it" if one.job.intended else "not submitted"
+    text = "its submission was interrupted, and the scheduler does not show it" if job.intended else "not submitted"
     return Observation(State.UNSUBMITTED, reason=text)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from nemo_launch.errors import Unreachable
+from nemo_launch.executors.base import Handle
 from nemo_launch.executors.slurm import commands
 from nemo_launch.transport import Completed, Transport
 
@@ -15,9 +16,12 @@ from nemo_launch.transport import Completed, Transport
 SEPARATOR = "\x1f"
 _SQUEUE = ("%i", "%T", "%r", "%V", "%S", "%e", "%N", "%o")
 _SACCT = ("JobID", "State", "Reason", "Submit", "Start", "End", "NodeList", "ExitCode", "SubmitLine")
-#: Beyond this many ids the user's whole queue is asked for instead: a command line has an end.
+#: Beyond this many ids the user's whole queue is asked for instead: the controller can pick that out itself.
 _MANY = 100
 _DAY = 86400.0
+_INDICES = re.compile(r"([0-9]+)_\[([^%\]]+)(?:%[0-9]+)?\]")
+_SPAN = re.compile(r"([0-9]+)(?:-([0-9]+)(?::([1-9][0-9]*))?)?")
+_PART = re.compile(r"([0-9]+)[_+](?:[0-9]+|\[.*\])")
 _NOBODY = re.compile(
     r"unable to contact|socket timed out|temporarily una(?:ble|vailable)|connection (?:refused|timed out|reset)"
     r"|connect failure|zero bytes were transmitted|transport endpoint|communication connection failure|standby"
@@ -49,10 +53,24 @@ class Answer:
     """What one command said. Without an ``error`` the rows are all there is."""
 
     rows: dict[str, Row] = field(default_factory=dict)
+    """By the job's id; each index of an array and each component of a heterogeneous job has a row of its own."""
     error: str = ""
     """Why there is no answer; empty: there is one."""
     disabled: bool = False
     """The site keeps no accounting: nobody will ever answer."""
+    families: dict[str, list[str]] = field(default_factory=dict)
+    """Ids of the rows of each array and each heterogeneous job, by the id that they share."""
+
+    def row(self, handle: Handle) -> Row | None:
+        """The row of one job. An index that was never started is a row of the whole array once that has ended."""
+        found = self.rows.get(str(handle))
+        return found if found or handle.array_index is None else self.rows.get(handle.job_id)
+
+    def parts(self, handle: Handle) -> dict[str, Row]:
+        """Rows of what a job consists of, by their ids; empty: it is one job."""
+        if handle.array_index is not None or handle.het_part is not None:
+            return {}
+        return {job_id: self.rows[job_id] for job_id in self.families.get(handle.job_id, ())}
 
 
 def unreachable(text: str) -> bool:
@@ -68,8 +86,26 @@ def parse_squeue(text: str) -> list[Row]:
         if len(fields) == len(_SQUEUE):
             job_id, state, reason, submitted, started, ended, nodes, command = (f.strip() for f in fields)
             times = (_time(submitted), _time(started), _time(ended))
-            rows.append(Row(job_id, state, _none(reason), *times, _none(nodes), command))
+            rows += [Row(one, state, _none(reason), *times, _none(nodes), command) for one in expand(job_id)]
     return rows
+
+
+def expand(job_id: str) -> list[str]:
+    """The ids that one row stands for: ``7_[0-2,5%2]`` is ``7_0``, ``7_1``, ``7_2`` and ``7_5``.
+
+    Waiting indices of an array share a row; ``%2`` says how many may run at once, ``0-8:2`` is each second one. What
+    cannot be read stays as it is.
+    """
+    match = _INDICES.fullmatch(job_id)
+    if not match:
+        return [job_id]
+    ids = []
+    for item in match[2].split(","):
+        span = _SPAN.fullmatch(item)
+        if not span:
+            return [job_id]
+        ids += [f"{match[1]}_{i}" for i in range(int(span[1]), int(span[2] or span[1]) + 1, int(span[3] or 1))]
+    return ids
 
 
 def parse_sacct(text: str) -> list[Row]:
@@ -81,9 +117,9 @@ def parse_sacct(text: str) -> list[Row]:
             continue
         job_id, state, reason, submitted, started, ended, nodes, code = (f.strip() for f in fields[:8])
         exit_code, _, signal = code.partition(":")
-        rows.append(
+        rows += [
             Row(
-                job_id,
+                one,
                 state,
                 _none(reason),
                 _time(submitted),
@@ -94,7 +130,8 @@ def parse_sacct(text: str) -> list[Row]:
                 int(exit_code) if exit_code.isdecimal() else None,
                 int(signal) if signal.isdecimal() and int(signal) else None,
             )
-        )
+            for one in expand(job_id)
+        ]
     return rows
 
 
@@ -105,9 +142,9 @@ class Slurm:
         self._transport = transport
         self.calls = 0
 
-    def squeue(self, ids: Sequence[str] | None, cluster: str | None = None) -> Answer:
-        """Jobs that the controller knows: those ids, or (None) all of this user's."""
-        which = ["--me"] if ids is None or len(ids) > _MANY else ["-j", ",".join(ids)]
+    def squeue(self, ids: Sequence[str] | None, cluster: str | None = None, mine: bool = True) -> Answer:
+        """Jobs that the controller knows: those ids, or (None) all of this user's. ``mine``: see ``sacct``."""
+        which = ["--me"] if _too_many(ids, mine) else ["-j", ",".join(ids or ())]
         argv = ["squeue", "-h", "-t", "all", *_on(cluster), "-o", SEPARATOR.join(_SQUEUE), *which]
         done = self._ask(argv)
         if isinstance(done, str):
@@ -115,11 +152,14 @@ class Slurm:
         # One id that is unknown: status 1. Several of which one is unknown: status 0. Both are answers.
         if done.returncode != 0 and "invalid job id" not in done.stderr.lower():
             return Answer(error=_words(done, "squeue"))
-        return Answer(_by_id(parse_squeue(done.stdout)))
+        return _answer(parse_squeue(done.stdout))
 
-    def sacct(self, ids: Sequence[str] | None, since: float, cluster: str | None = None) -> Answer:
-        """Jobs that accounting knows: those ids, or (None) all of this user's; of ``since`` less a day or later."""
-        which = [] if ids is None or len(ids) > _MANY else ["-j", ",".join(ids)]
+    def sacct(self, ids: Sequence[str] | None, since: float, cluster: str | None = None, mine: bool = True) -> Answer:
+        """Jobs that accounting knows: those ids, or (None) all of this user's; of ``since`` less a day or later.
+
+        ``mine``: the jobs are this user's, so that instead of very many ids all jobs of the user may be asked for.
+        """
+        which = [] if _too_many(ids, mine) else ["-j", ",".join(ids or ())]
         start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since - _DAY))
         argv = ["sacct", "-n", "-P", "-X", f"--delimiter={SEPARATOR}", "-S", start, *_on(cluster), *which]
         done = self._ask([*argv, "-o", ",".join(_SACCT)])
@@ -128,7 +168,7 @@ class Slurm:
         if isinstance(done, str):
             return Answer(error=done)
         if done.returncode == 0:
-            return Answer(_by_id(parse_sacct(done.stdout)))
+            return _answer(parse_sacct(done.stdout))
         disabled = "accounting storage is disabled" in done.stderr.lower()
         return Answer(error=_words(done, "sacct"), disabled=disabled)
 
@@ -144,9 +184,18 @@ def _on(cluster: str | None) -> list[str]:
     return ["-M", cluster] if cluster else []
 
 
-def _by_id(rows: Iterable[Row]) -> dict[str, Row]:
+def _too_many(ids: Sequence[str] | None, mine: bool) -> bool:
+    return ids is None or (mine and len(ids) > _MANY)
+
+
+def _answer(rows: Iterable[Row]) -> Answer:
     """By id; of several runs of one id (requeued) the last counts, which sacct prints last."""
-    return {row.job_id: row for row in rows}
+    by_id = {row.job_id: row for row in rows}
+    families: dict[str, list[str]] = {}
+    for job_id in by_id:
+        if (match := _PART.fullmatch(job_id)) is not None:
+            families.setdefault(match[1], []).append(job_id)
+    return Answer(by_id, families=families)
 
 
 def _words(done: Completed, command: str) -> str:

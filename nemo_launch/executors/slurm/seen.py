@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
+from collections.abc import Sequence
 from typing import Any
 
-from nemo_launch import records
 from nemo_launch.errors import RecordError
 from nemo_launch.executors.base import Failure, Job, Observation, State
-from nemo_launch.executors.slurm.merge import Evidence, Seen, undecided
+from nemo_launch.executors.slurm.merge import BY, Evidence, Seen, undecided
+from nemo_launch.transport import Transport
 
 #: An unchanged state is written again after this long, so that its age is right without a write at every question.
 _REFRESH = 60.0
@@ -17,26 +19,34 @@ _REFRESH = 60.0
 _SETTLED = 60.0
 
 
-def load(job: Job) -> Seen | None:
-    """What the job's folder says; None: nothing (readable)."""
+def load(transport: Transport, jobs: Sequence[Job]) -> dict[str, Seen | None]:
+    """What the jobs' folders say, with one question for all; None: nothing (readable)."""
+    files = transport.read_matching(job.paths.patterns().seen for job in jobs)
+    return {job.key: _seen(files.get(job.paths.seen, b"")) for job in jobs}
+
+
+def _seen(data: bytes) -> Seen | None:
     try:
-        value: dict[str, Any] = records.read_json(job.paths.seen) or {}
-        fields = value["observation"]
-        failure = Failure(**fields.pop("failure")) if fields.get("failure") else None
-        observation = Observation(**{**fields, "state": State(fields["state"]), "failure": failure})
-        return Seen(observation, value["at"], value.get("gone"), value.get("settled", True))
-    except (RecordError, ValueError, KeyError, TypeError, AttributeError):
+        value: dict[str, Any] = json.loads(data)
+        return Seen(_observation(value["observation"]), value["at"], value.get("gone"), value.get("settled", True))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None  # it is a help, not a record: without it the scheduler's answer counts
 
 
-def save(evidence: Evidence, now_known: Observation) -> None:
+def _observation(fields: dict[str, Any]) -> Observation:
+    failure = Failure(**fields["failure"]) if fields.get("failure") else None
+    parts = {name: _observation(part) for name, part in fields.get("parts", {}).items()}
+    return Observation(**{**fields, "state": State(fields["state"]), "failure": failure, "parts": parts})
+
+
+def save(transport: Transport, evidence: Evidence, now_known: Observation) -> None:
     """Keep what is worth keeping; a folder that cannot be written (another user's) is no error."""
     new = _worth(evidence, now_known)
     if new is None:
         return
     value = {"at": new.at, "gone": new.gone, "settled": new.settled, "observation": dataclasses.asdict(new.observation)}
-    with contextlib.suppress(RecordError):
-        records.write_json(evidence.job.paths.seen, value, sync=False)  # losing it in a crash costs nothing
+    with contextlib.suppress(RecordError):  # losing it in a crash costs nothing
+        transport.write(evidence.job.paths.seen, json.dumps(value).encode(), sync=False)
 
 
 def _worth(e: Evidence, observation: Observation) -> Seen | None:
@@ -50,10 +60,17 @@ def _worth(e: Evidence, observation: Observation) -> Seen | None:
         return None
     if observation.state.final:
         ended = observation.ended or e.now
-        settled = e.outcome.exit_code is not None or observation.skipped or e.now - ended > _SETTLED
+        settled = e.outcome.exit_code is not None or observation.skipped
+        settled = (settled and not _by_whom(e, observation)) or e.now - ended > _SETTLED
         settled = settled and not undecided(e)
         if settled or old is None or old.observation != observation:
             return Seen(observation, e.now, settled=settled)
         return None
     same = old is not None and old.gone is None and old.observation == observation
     return None if same and old and e.now - old.at < _REFRESH else Seen(observation, e.now)
+
+
+def _by_whom(e: Evidence, observation: Observation) -> bool:
+    """Whether accounting may still tell who cancelled it."""
+    open_end = observation.state is State.CANCELLED and not observation.skipped and not e.no_accounting
+    return open_end and not e.cancelled and BY not in observation.reason

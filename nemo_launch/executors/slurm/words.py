@@ -35,45 +35,73 @@ STATES: dict[str, tuple[State, str]] = {
     "REVOKED": (State.UNKNOWN, "another cluster of the federation took it"),
 }
 
-#: Why a job waits; the longest key that the reason begins with counts.
+#: Ends after which Slurm puts a job back into the queue by itself, if it may.
+MAY_START_AGAIN = ("PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REQUEUED")
+
+#: Why a job waits, or why it ended. The longest key that the reason begins with counts, so that ``QOSMax`` speaks for
+#: all of Slurm's QOSMax… limits; the reason itself is shown with it then. One that is not here is shown as it is.
 REASONS: dict[str, str] = {
+    # its turn
     "None": "",
-    "Resources": "waits for free resources",
     "Priority": "waits for its turn in the queue",
+    "Resources": "waits for free resources",
     "Dependency": "waits for the tasks that it depends on",
     "DependencyNeverSatisfied": "a task that it depends on did not succeed",
     "BeginTime": "waits for its start time",
+    "JobArrayTaskLimit": "waits for others of its array: only so many may run at once",
+    "Licenses": "waits for licences",
+    "Reservation": "waits for its reservation",
+    "SchedDefer": "waits for the scheduler's next round",
+    "Prolog": "its nodes are being made ready",
+    "Cleaning": "its last run is still being cleaned up",
+    "BurstBuffer": "waits for its burst buffer",
+    "burst_buffer": "waits for its burst buffer",
+    "FedJobLock": "waits for the other clusters of its federation",
+    "PowerNotAvail": "waits for electric power",
+    "PowerReserved": "waits for electric power",
+    # held
     "JobHeldUser": "held by its user; scontrol release lets it go on",
     "JobHeldAdmin": "held by an administrator; ask the site",
     "JobHoldMaxRequeue": "held after too many restarts; scontrol release lets it go on",
-    "PartitionDown": "its partition is down",
-    "PartitionInactive": "its partition is inactive",
-    "PartitionNodeLimit": "asks for more nodes than its partition allows",
+    "launch_failed_requeued_held": "could not be started, and is held; scontrol release lets it go on",
+    "job_requeued_in_held_state": "put back into the queue and held; scontrol release lets it go on",
+    "ReservationDeleted": "its reservation was deleted; ask for another one",
+    # nodes and partitions
+    "ReqNodeNotAvail": "a node that it needs is down, drained or reserved",
+    "NodeDown": "a node that it needs is down",
+    "Nodes_required_for_job": "nodes that it needs are down, drained or reserved for others",
+    "BadConstraints": "no node can give what it asks for",
+    "PartitionDown": "its partition is down; it starts when the site opens it again",
+    "PartitionInactive": "its partition is closed; it starts when the site opens it again",
+    "PartitionNodeLimit": "asks for more nodes than its partition allows, or than are up",
     "PartitionTimeLimit": "asks for more time than its partition allows",
     "PartitionConfig": "asks for more than its partition has",
+    "FrontEndDown": "the machine that starts jobs is down",
+    # limits of the QOS
     "QOS": "a limit of its QOS is reached",
-    "InvalidQOS": "its QOS does not exist or may not be used",
-    "InvalidAccount": "its account does not exist or may not be used",
-    "AccountNotAllowed": "its account may not use this partition",
+    "QOSGrp": "a limit of its QOS is reached by all who share it; it starts when some of their jobs have ended",
+    "QOSMax": "a limit of its QOS is reached; it starts when others of your jobs end, or asks for too much",
+    "QOSMin": "asks for less than its QOS demands",
+    "QOSMaxWallDuration": "asks for more time than its QOS allows",
+    "QOSMaxJobsPer": "you run as many jobs as your QOS allows; it starts when one of them has ended",
     "QOSNotAllowed": "its QOS may not be used in this partition",
+    "QOSUsageThreshold": "your share of the cluster is used up in this QOS",
+    "QOSTimeLimit": "asks for more time than its QOS allows",
+    "InvalidQOS": "its QOS does not exist or may not be used",
+    # limits of the account
     "Assoc": "a limit of its account is reached",
+    "AssocGrp": "a limit of its account is reached by all who share it; it starts when some of their jobs have ended",
+    "AssocMax": "a limit of its account is reached; it starts when others of your jobs end, or asks for too much",
+    "AssocMaxWallDuration": "asks for more time than its account allows",
+    "AssocMaxJobs": "you run as many jobs as your account allows; it starts when one of them has ended",
     "AssociationJobLimit": "its account has reached its number of jobs",
     "AssociationResourceLimit": "its account has reached a limit of resources",
     "AssociationTimeLimit": "its account has used up its time",
+    "AccountingPolicy": "a limit of its account is reached",
+    "AccountNotAllowed": "its account may not use this partition",
+    "InvalidAccount": "its account does not exist or may not be used",
     "Max": "a limit of its account is reached",
-    "ReqNodeNotAvail": "a node that it needs is down, drained or reserved",
-    "NodeDown": "a node that it needs is down",
-    "BadConstraints": "no node can give what it asks for",
-    "Licenses": "waits for licences",
-    "Reservation": "waits for its reservation",
-    "ReservationDeleted": "its reservation was deleted",
-    "FrontEndDown": "the machine that starts jobs is down",
-    "Prolog": "its nodes are being made ready",
-    "Cleaning": "its last run is still being cleaned up",
-    "Nodes_required_for_job": "nodes that it needs are down, drained or reserved for others",
-    "burst_buffer": "waits for its burst buffer",
-    "launch_failed_requeued_held": "could not be started, and is held; scontrol release lets it go on",
-    "job_requeued_in_held_state": "put back into the queue and held; scontrol release lets it go on",
+    # ends
     "NonZeroExitCode": "",
     "JobLaunchFailure": (
         "the scheduler could not start its script. Mostly this is because the nodes do not see the experiment "
@@ -81,11 +109,16 @@ REASONS: dict[str, str] = {
     ),
     "OutOfMemory": "ran out of memory: ask for more (mem)",
     "TimeLimit": "reached its time limit",
+    "DeadLine": "could not end before its deadline",
+    "SystemFailure": "the scheduler itself failed",
     "InactiveLimit": "was inactive for too long",
 }
 
 #: The words of a pending job that will never start.
 NEVER = "DependencyNeverSatisfied"
+
+#: Longest first.
+_KEYS = sorted(REASONS, key=len, reverse=True)
 
 
 def state(word: str) -> tuple[State, str]:
@@ -100,7 +133,7 @@ def state(word: str) -> tuple[State, str]:
 
 def reason(word: str) -> str:
     """A reason code in plain words, with the code itself where it says more."""
-    for key in sorted(REASONS, key=len, reverse=True):
+    for key in _KEYS:
         if word.startswith(key):
             text = REASONS[key]
             return f"{text} ({word})" if text and word != key else text

@@ -92,7 +92,7 @@ def test_a_folder_for_the_jobs_own_files(site: Site, tmp_path: Path) -> None:
     assert run.submit().wait()["a"].exit_code == 7
     (job,) = run.jobs()
     assert Path(job.paths.log(str(job.handle))).parent == Path(where.job_dir)
-    assert {p.name for p in (tmp_path / "a").iterdir()} == {"intent.json", "handle.json", "seen.json"}
+    assert {p.name for p in (tmp_path / "a").iterdir()} == {"intent.json", "handle.json"}
 
 
 # -- submission ---------------------------------------------------------------------------------------------------
@@ -382,7 +382,8 @@ def test_scancel_from_outside_of_what_waits_for_another(site: Site) -> None:
     run.until_running("first")
     ask("scancel", str(run.jobs()[1].handle))
     seen = run.until(lambda seen: seen["next"].state.final)["next"]
-    assert (seen.state, seen.skipped, seen.reason) == (State.CANCELLED, False, "cancelled before it started")
+    assert (seen.state, seen.skipped) == (State.CANCELLED, False)
+    assert seen.reason.startswith("cancelled before it started")
     assert run.poll()["last"].state is State.PENDING
     go(site)
     assert run.wait()["last"].reason == "not started: first did not succeed"

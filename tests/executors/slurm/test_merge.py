@@ -81,7 +81,13 @@ def test_no_word_of_a_newer_slurm_is_an_error(word: str) -> None:
         ("Resources", "free resources"),
         ("Priority", "turn in the queue"),
         ("Dependency", "depends on"),
-        ("QOSMaxCpuPerUserLimit", "limit of its QOS is reached (QOSMaxCpuPerUserLimit)"),
+        ("QOSMaxCpuPerUserLimit", "limit of its QOS is reached"),
+        ("QOSMaxCpuPerUserLimit", "(QOSMaxCpuPerUserLimit)"),
+        ("QOSMaxWallDurationPerJobLimit", "more time than its QOS allows (QOSMaxWallDurationPerJobLimit)"),
+        ("QOSGrpNodeLimit", "limit of its QOS is reached by all who share it"),
+        ("AssocMaxJobsLimit", "as many jobs as your account allows"),
+        ("JobArrayTaskLimit", "of its array"),
+        ("Licenses", "licences"),
         ("AssocGrpCPUMinutesLimit", "limit of its account"),
         ("MaxJobsPerAccount", "limit"),
         ("ReqNodeNotAvail, UnavailableNodes:a3m-0", "a3m-0"),
@@ -191,6 +197,41 @@ def test_a_record_of_an_earlier_run_is_not_the_result() -> None:
     assert (again.state, again.restarting) == (State.PENDING, True)
     assert truth(ended(7), queue=row("RUNNING", started=NOW - 5)).state is State.RUNNING
     assert truth(ended(7), queue=row("COMPLETING", started=NOW - 500)).state is State.FAILED
+
+
+def test_a_job_that_waits_says_when_the_scheduler_means_to_start_it() -> None:
+    assert truth(queue=row("PENDING", "Resources", started=NOW + 90, nodes="")).estimated_start == NOW + 90
+    assert truth(queue=row("PENDING", "Resources", started=NOW - 90, nodes="")).estimated_start is None
+    assert truth(queue=row("PENDING", "Resources", started=None, nodes="")).estimated_start is None
+    assert truth(queue=row("RUNNING")).estimated_start is None
+
+
+def test_who_cancelled_it_is_said_where_accounting_tells() -> None:
+    queue = row("CANCELLED")
+    assert truth(queue=queue).reason == "cancelled"
+    assert truth(queue=queue, account=row("CANCELLED by 7")).reason == "cancelled by user 7"
+    assert truth(queue=queue, account=row("CANCELLED by 7"), cancelled=True).reason == "cancelled"
+    waiting = row("CANCELLED by 7", nodes="", started=None)
+    assert truth(account=waiting).reason == "cancelled before it started by user 7"
+
+
+def test_an_end_that_accounting_explained_stays_explained() -> None:
+    known = Observation(State.FAILED, exit_code=3, reason="exit code 3")
+    assert truth(queue=row("FAILED"), seen=Seen(known, NOW, settled=False)) == known
+    by = Observation(State.CANCELLED, reason="cancelled by ada")
+    assert truth(queue=row("CANCELLED"), seen=Seen(by, NOW, settled=False)) == by
+    later = truth(
+        queue=row("CANCELLED"), account=row("CANCELLED by 7"), seen=Seen(replace(by, reason="cancelled"), NOW)
+    )
+    assert later.reason == "cancelled by user 7"
+
+
+@pytest.mark.parametrize("raw", ["PREEMPTED", "NODE_FAIL", "BOOT_FAIL"])
+def test_accounting_alone_does_not_end_what_may_have_been_put_back_into_the_queue(raw: str) -> None:
+    seen = truth(STARTED, account=row(raw), controller="Unable to contact", seen=Seen(LAST, NOW - 30))
+    assert (seen.state, seen.age) == (State.RUNNING, 30.0)
+    assert truth(STARTED, account=row(raw)).state is State.FAILED
+    assert truth(STARTED, account=row("TIMEOUT"), controller="Unable to contact").state is State.FAILED
 
 
 def test_a_missing_log_folder_is_explained() -> None:

@@ -126,6 +126,7 @@ def test_questions_are_asked_in_an_environment_of_their_own() -> None:
     }  # fmt: skip
     assert commands.query(around) == {
         "PATH": "/bin", "SLURM_CONF": "/etc/slurm.conf", "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s",
+        "SLURM_BITSTR_LEN": "0",
     }  # fmt: skip
 
 
