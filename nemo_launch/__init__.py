@@ -9,6 +9,8 @@ TYPE_CHECKING = False  # as type checkers see it: True; importing typing would c
 if TYPE_CHECKING:
     from typing import Any
 
+    from nemo_launch.buildables.recipe import RecipeFile
+    from nemo_launch.buildables.types import Config, Partial, autoconvert
     from nemo_launch.config.durations import Duration
     from nemo_launch.config.executor import LocalConfig, SlurmConfig
     from nemo_launch.config.mounts import VolumeMapping
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _WHERE = {
+    "Config": "buildables.types",
     "Duration": "config.durations",
     "Executor": "executors.base",
     "Experiment": "experiments.experiment",
@@ -44,9 +47,11 @@ _WHERE = {
     "LocalExecutor": "executors.local",
     "NotFound": "errors",
     "Observation": "executors.base",
+    "Partial": "buildables.types",
     "Plan": "executors.base",
     "Problem": "errors",
     "Recipe": "recipes",
+    "RecipeFile": "buildables.recipe",
     "RecordError": "errors",
     "SchedulerError": "errors",
     "SchedulerRefused": "errors",
@@ -58,10 +63,12 @@ _WHERE = {
     "TaskStatus": "experiments.experiment",
     "Unreachable": "errors",
     "VolumeMapping": "config.mounts",
+    "autoconvert": "buildables.types",
     "executor": "executors.factory",
 }
 
 __all__ = [
+    "Config",
     "Duration",
     "Executor",
     "Experiment",
@@ -73,9 +80,11 @@ __all__ = [
     "LocalExecutor",
     "NotFound",
     "Observation",
+    "Partial",
     "Plan",
     "Problem",
     "Recipe",
+    "RecipeFile",
     "RecordError",
     "SchedulerError",
     "SchedulerRefused",
@@ -88,6 +97,7 @@ __all__ = [
     "Unreachable",
     "VolumeMapping",
     "__version__",
+    "autoconvert",
     "executor",
 ]
 

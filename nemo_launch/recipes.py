@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from nemo_launch import environment
 from nemo_launch.config.executor import ExecutorConfig
@@ -53,7 +53,8 @@ class Script:
         inline: the text of a shell script instead of a path.
         args: the script's arguments, passed on untouched.
         env: environment of this task; wins over the executor's. Secret ones (``HF_TOKEN``) travel by name.
-        entrypoint: interpreter to use instead (``bash``, ``python``), with its options if it needs any.
+        entrypoint: interpreter to use instead (``bash``, ``python``), with its options if it needs any. With it a file
+            that has a function ``recipe()`` is a script like any other.
     """
 
     path: str | None = None
@@ -90,6 +91,8 @@ class Script:
         try:
             if self.path:
                 path = scripts.find(self.path, site.work_dir)
+                if not words:
+                    _no_recipe_file(path)
                 how = scripts.how(path, words)
                 place = scripts.place(path, site.config, site.work_dir, (*site.leave_out, site.snapshots))
             elif self.inline:
@@ -151,14 +154,66 @@ class Script:
                     found.append(Problem(f"{arg!r} has a NUL byte, which no argument can carry", f"args[{number}]"))
                 else:
                     found += arguments.not_text([(f"args[{number}]", arg)])
-        if not isinstance(self.env, Mapping):
-            found.append(Problem(f"it is {type(self.env).__name__}, not a dict", "env"))
-            return found
-        texts = {n: v for n, v in self.env.items() if isinstance(n, str) and isinstance(v, str)}
-        for key in self.env.keys() - texts.keys():
-            found.append(Problem(f"name and value of {key!r} must both be text", "env", "Write str(...) around it."))
-        halves = {n for n, v in texts.items() if not (arguments.encodable(n) and arguments.encodable(v))}
-        for key in sorted(halves):
-            found.append(Problem(f"{key!r} has a lone surrogate, which no environment can carry", "env"))
-        plain, secret = environment.split({n: v for n, v in texts.items() if n not in halves})
-        return found + environment.problems(texts, (), secret)
+        return found + env_problems(self.env)
+
+
+def _no_recipe_file(path: str) -> None:
+    """A recipe file run as a script would do nothing and succeed.
+
+    Raises:
+        InputError: it is one.
+    """
+    from nemo_launch.buildables import files
+
+    if files.is_recipe_file(path):
+        fix = "Write nemo_launch.RecipeFile(FILE), or Script(FILE, entrypoint='python') to run it as a plain script."
+        raise InputError(Problem(f"{path} is a recipe file: its recipe() says what to run", "script", fix))
+
+
+def env_problems(env: Any) -> list[Problem]:
+    """What is wrong with the environment that a recipe is given."""
+    if not isinstance(env, Mapping):
+        return [Problem(f"it is {type(env).__name__}, not a dict", "env")]
+    found = []
+    texts = {n: v for n, v in env.items() if isinstance(n, str) and isinstance(v, str)}
+    for key in env.keys() - texts.keys():
+        found.append(Problem(f"name and value of {key!r} must both be text", "env", "Write str(...) around it."))
+    halves = {n for n, v in texts.items() if not (arguments.encodable(n) and arguments.encodable(v))}
+    for key in sorted(halves):
+        found.append(Problem(f"{key!r} has a lone surrogate, which no environment can carry", "env"))
+    _, secret = environment.split({n: v for n, v in texts.items() if n not in halves})
+    return found + environment.problems(texts, (), secret)
+
+
+def of(value: Any, where: str) -> Recipe:
+    """What ``Experiment.add`` takes, as a recipe: besides recipes fiddle's ``Partial``, and NeMo-Run's objects.
+
+    Raises:
+        InputError: it is none.
+    """
+    if any(kind.__name__ == "Buildable" and kind.__module__.startswith("fiddle.") for kind in type(value).__mro__):
+        from nemo_launch.buildables.recipe import PythonRecipe
+
+        made: Recipe = PythonRecipe(value)
+        return made
+    script = nemo_run_script(value)
+    if script is not None:
+        return script
+    arguments.recipe(value, where)
+    taken: Recipe = value
+    return taken
+
+
+def nemo_run_script(value: Any) -> Script | None:
+    """A ``Script`` of the real NeMo-Run as ours; None: it is something else.
+
+    Raises:
+        InputError: it runs a module (``m=True``).
+    """
+    if type(value).__name__ != "Script" or type(value).__module__.partition(".")[0] != "nemo_run":
+        return None
+    if value.m:
+        fix = "Write Script(inline='exec python -m MODULE \"$@\"', args=…)."
+        raise InputError(Problem("m=True is not supported here", "Script", fix))
+    entrypoint = value.entrypoint if value.entrypoint != "bash" else None  # its default, and ours for what is no Python
+    return Script(value.path or None, value.inline or None, value.args, value.env, entrypoint)

@@ -16,7 +16,7 @@ class Code:
     """A set of files that travels with a job, named by its content. See ``packaging``."""
 
     root: str
-    """Where the files come from: an absolute directory, or a word such as ``inline`` for text given as text."""
+    """Where the files come from: an absolute directory; ``inline`` (text given as text) or ``recipe`` (made of one)."""
     digest: str
     """sha256 over names, modes and contents (hex); also the name of its folder under ``snapshots``."""
     files: tuple[tuple[str, str], ...] = field(repr=False, default=())
@@ -56,6 +56,8 @@ class Task:
     work_dir: str = ""
     after: tuple[str, ...] = ()
     """Names of tasks that must have succeeded before this one starts."""
+    config: Mapping[str, Any] | None = None
+    """Of a recipe in Python: every value by its place (see ``buildables.resolved``); None: it is a script."""
 
     def record(self) -> dict[str, Any]:
         """What task.json keeps; no secret value is in it."""
@@ -80,6 +82,7 @@ class Task:
                 }
                 for c in self.code
             ],
+            **({} if self.config is None else {"config": dict(self.config)}),
         }
 
 

@@ -12,7 +12,7 @@ from nemo_launch.buildables import typed
 from nemo_launch.buildables.fields import below, hints, named, parameters, signature, takes_any_name
 from nemo_launch.buildables.fits import members
 from nemo_launch.config.hints import did_you_mean
-from nemo_launch.errors import InputError, Problem
+from nemo_launch.errors import Problem
 from nemo_launch.experiments.arguments import shown as value_shown
 
 _PART = re.compile(r"""\.?([^.\[\]="']+)|\[(-?[0-9]+)\]|\[(?:"([^"]*)"|'([^']*)')\]""")
@@ -46,46 +46,28 @@ def parse(word: str) -> Override | None:
     return Override(word[:position], tuple(keys), word[position + 1 :])
 
 
-def apply(root: Any, words: Sequence[str], file: str = "") -> list[Problem]:
+def apply(root: Any, words: Sequence[str]) -> list[Problem]:
     """Set the fields of a config, in place, in their order; every word that cannot be applied is a problem.
 
     Args:
         root: a fiddle ``Partial`` or ``Config``.
         words: as typed.
-        file: the recipe file, for messages.
     """
     problems: list[Problem] = []
     given: dict[tuple[str | int, ...], str] = {}
     for word in words:
         override = parse(word)
         if override is None:
-            whose = f"{file} is a recipe file, and " if file else ""
-            fix = "Write NAME=VALUE, or launch a plain script with --entrypoint python."
-            problems.append(Problem(f"{whose}{word!r} is no NAME=VALUE that sets a field of its recipe", "", fix))
+            what = f"{word!r} is no NAME=VALUE, and a recipe file takes no other words"
+            problems.append(Problem(what, "", "Write NAME=VALUE, or launch a plain script: --entrypoint python."))
         elif given.setdefault(override.keys, override.text) != override.text:
             problems.append(Problem("it is given twice, with different values", override.place, "Keep one."))
         else:
             try:
-                _set(root, override)
+                _changed(root, override.keys, "", override.text)
             except _Refused as refused:
                 problems.append(Problem(refused.args[0], override.place, refused.args[1]))
     return problems
-
-
-def applied(root: Any, words: Sequence[str], file: str = "") -> Any:
-    """``apply`` to the config itself, which is returned.
-
-    Raises:
-        InputError: every word that cannot be applied.
-    """
-    problems = apply(root, words, file)
-    if problems:
-        raise InputError(problems)
-    return root
-
-
-def _set(root: Any, override: Override) -> None:
-    _changed(root, override.keys, "", override.text)
 
 
 def _changed(one: Any, keys: Sequence[str | int], path: str, text: str) -> Any:

@@ -31,11 +31,17 @@ class Flag(NamedTuple):
 #: Flags by group of ``--help``.
 GROUPS: dict[str, tuple[Flag, ...]] = {
     "what to run": (
-        Flag(("-s", "--script"), "FILE", "", "script to run; absolute, or below the work dir, this dir or recipes/"),
+        Flag(
+            ("-s", "--script"),
+            "FILE",
+            "",
+            "script or recipe file; absolute, or below the work dir, this dir or recipes/",
+        ),
         Flag(("--experiment-name",), "TITLE", "", "title of the experiment (default: the script's name)"),
         Flag(("-d", "--work-dir"), "DIR", "work_dir", "directory the script works in (default: this one)"),
         Flag(("--env",), "NAME[=VALUE]", "env_vars", "variable for the job; without =VALUE: as it is set here", True),
         Flag(("--secret",), "NAME", "secrets", "variable whose value is passed on and written nowhere", True),
+        Flag(("--entrypoint",), "PROGRAM", "", "run FILE with this as a plain script, even if it is a recipe file"),
         Flag(("--python",), "PROGRAM", "python", "interpreter where the script runs (default: this one)"),
         Flag(("--no-snapshot",), "", "snapshot", "run from the work dir itself, not from a copy of the code"),
         Flag(("--include",), "PATH", "include", "file or folder that a rule would leave out of the copy", True),

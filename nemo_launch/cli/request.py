@@ -18,7 +18,7 @@ from nemo_launch.errors import InputError, Problem, SchedulerError
 from nemo_launch.executors import factory
 from nemo_launch.executors.base import Executor
 from nemo_launch.experiments.experiment import Experiment
-from nemo_launch.recipes import Script
+from nemo_launch.recipes import Recipe, Script
 
 #: What ``-e slurm`` means without a partition anywhere; YAML and Python leave it to the site's default.
 DEFAULT_PARTITION = "general"
@@ -59,7 +59,8 @@ def build(prog: str, flags: argparse.Namespace, words: list[str], unknown: list[
     """
     if flags.script is None and words[:1] and words[0] in LATER:
         raise InputError(Problem(f"{words[0]} is not in this version", "", f"{prog} --help shows what is."))
-    problems = [_unknown(prog, word) for word in unknown]
+    recipe, path, problems = _recipe(flags, words, unknown)
+    problems += [_unknown(prog, word, isinstance(recipe, Script)) for word in unknown]
     problems += typed.empty(flags) + _modes(flags)
     values, more = typed.of_flags(flags)
     problems += more
@@ -68,9 +69,7 @@ def build(prog: str, flags: argparse.Namespace, words: list[str], unknown: list[
 
     kind, layers, more = _layers(flags)
     problems += more
-    script = Script(flags.script or "", args=tuple(words)) if flags.script else None
     notes: list[str] = []
-    path = _path(flags) if script else None
     if path:
         block, more = _block(path, CONFIGS[kind], notes)
         layers.insert(0, block)
@@ -79,14 +78,14 @@ def build(prog: str, flags: argparse.Namespace, words: list[str], unknown: list[
     if kind == "slurm":
         _default_partition(merged)
     config, more = check(CONFIGS[kind], merged.values, merged.place, from_text=set(values))
-    problems += more + _idle(values, config, path)
+    problems += more + _idle(values, config, path, flags.entrypoint)
 
-    if script is None:
+    if recipe is None:
         raise InputError(dict.fromkeys(problems))
     executor = factory.of(kind, config)
-    title = flags.experiment_name or script.name or flags.script
+    title = flags.experiment_name or recipe.name or flags.script
     experiment = Experiment(title, executor)
-    experiment.add(script, name=title)
+    experiment.add(recipe, name=title)
     mode = next((mode for mode in ("follow", "wait", "detach") if getattr(flags, mode)), "")
     mode = mode or ("follow" if kind == "local" else "detach")
     request = Request(
@@ -104,7 +103,7 @@ def build(prog: str, flags: argparse.Namespace, words: list[str], unknown: list[
 
 
 def _place(merged: Merged, where: str) -> str:
-    words = {"script": "-s/--script", "title": "--experiment-name"}
+    words = {"script": "-s/--script", "title": "--experiment-name", "entrypoint": "--entrypoint"}
     if where in words:
         return words[where]
     if where in merged.origin:
@@ -112,9 +111,11 @@ def _place(merged: Merged, where: str) -> str:
     return BY_FIELD[where].shown if where in BY_FIELD else where
 
 
-def _unknown(prog: str, word: str) -> Problem:
+def _unknown(prog: str, word: str, is_script: bool) -> Problem:
     name = word.split("=", 1)[0]
     near = did_you_mean(name, known_flags()) if name.startswith("--") else ""
+    if not is_script:
+        return Problem(f"there is no flag {name}", "", near or "Fields of a recipe are set without dashes: NAME=VALUE.")
     own = f"The script's own options go after --: {prog} -s SCRIPT -- {name} …"
     return Problem(f"there is no flag {name}", "", f"{near} {own}".strip())
 
@@ -181,25 +182,54 @@ def _path(flags: argparse.Namespace) -> str | None:
         return None
 
 
-def _idle(values: dict[str, object], config: ExecutorConfig, path: str | None) -> list[Problem]:
+def _recipe(
+    flags: argparse.Namespace, words: list[str], unknown: list[str]
+) -> tuple[Recipe | None, str | None, list[Problem]]:
+    """What to run, and where its file is; no recipe: none was named. The file is looked at, not executed."""
+    if not flags.script:
+        return None, None, []
+    problems: list[Problem] = []
+    path = _path(flags)
+    if path and not flags.entrypoint:
+        from nemo_launch.buildables import files
+
+        try:
+            if files.is_recipe_file(path):
+                from nemo_launch.buildables.recipe import RecipeFile
+
+                overrides = tuple(word for word in words if word not in unknown)  # those are told already
+                return RecipeFile(flags.script, overrides), path, []
+        except InputError as error:
+            problems += error.problems
+    return Script(flags.script, args=tuple(words), entrypoint=flags.entrypoint or None), path, problems
+
+
+def _idle(values: dict[str, object], config: ExecutorConfig, path: str | None, entrypoint: str | None) -> list[Problem]:
     """Flags that would do nothing here. The same field in a profile is no mistake: it is for other launches."""
     found = []
     if "container_mounts" in values and isinstance(config, SlurmConfig) and config.container_image is None:
         found.append(Problem("it has no effect without a container", "--mount", "Add -i IMAGE, or leave it out."))
     if "include" in values and not config.snapshot:
         found.append(Problem("it has no effect where no copy is taken", "--include", "Leave out it or --no-snapshot."))
-    if "python" in values and path and getattr(config, "launcher", None) != "torchrun" and not _is_python(path):
+    if (
+        "python" in values
+        and path
+        and getattr(config, "launcher", None) != "torchrun"
+        and not _is_python(path, entrypoint)
+    ):
         what = f"it has no effect: {path} is no Python script, and torchrun does not start it"
         found.append(Problem(what, "--python", "Leave it out."))
     return found
 
 
-def _is_python(path: str) -> bool:
+def _is_python(path: str, entrypoint: str | None) -> bool:
+    import shlex
+
     from nemo_launch import scripts
 
     try:
-        return scripts.how(path, ()).language == "python"
-    except InputError:
+        return scripts.how(path, shlex.split(entrypoint or "")).language == "python"
+    except (InputError, ValueError):
         return True  # the recipe says why when it is lowered
 
 

@@ -36,7 +36,7 @@ def run(prog: str, argv: list[str]) -> int:
     if asked.what == "record":
         document = {"experiment": records.read_json(experiment.paths.record), "tasks": tasks}
     else:
-        document = {"tasks": {name: task.get("executor", {}) for name, task in tasks.items()}}
+        document = {"tasks": {name: _config(task) for name, task in tasks.items()}}
     if asked.json or asked.what == "record":
         output.say(json.dumps({"schema_version": json.SCHEMA_VERSION, **document}))
     else:
@@ -44,6 +44,12 @@ def run(prog: str, argv: list[str]) -> int:
 
         output.say(yaml.safe_dump(document["tasks"], sort_keys=False, allow_unicode=True))
     return 0
+
+
+def _config(task: dict[str, Any]) -> dict[str, Any]:
+    """The executor's settings, and the values of a recipe in Python."""
+    executor = dict(task.get("executor", {}))
+    return {**executor, "recipe": task["config"]} if "config" in task else executor
 
 
 def _scripts(experiment: Experiment, names: list[str], as_json: bool) -> int:

@@ -65,10 +65,10 @@ def recipe(value: Any, where: str) -> None:
     elif hasattr(value, "lower") and hasattr(value, "name"):
         return
     elif callable(value):
-        what = f"{getattr(value, '__name__', 'it')} is a function, and functions are not supported in this version"
-        fix = "Put it into a file and write nemo_launch.Script(FILE)."
+        name = getattr(value, "__name__", "it")
+        what, fix = f"{name} is a function, not a recipe", f"Write nemo_launch.Partial({name}, …)."
     else:
-        what, fix = f"{shown(value)} is no recipe", "Give a nemo_launch.Script(...)."
+        what, fix = f"{shown(value)} is no recipe", "Give a nemo_launch.Partial(…) or a nemo_launch.Script(…)."
     raise InputError(Problem(what, where, fix))
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nemo_launch import layout, packaging, records
+from nemo_launch import layout, packaging, recipes, records
 from nemo_launch.errors import InputError, NotFound, Problem, RecordError
 from nemo_launch.executors.base import Executor, Job, Plan, State, job_dir
 from nemo_launch.experiments import adopting, arguments, catalog, launching, lowering
@@ -93,7 +93,7 @@ class Experiment:
         name: str = "",
         dependencies: Sequence[str] | None = None,
     ) -> str:
-        """Add a task; returns its name, which later tasks give as a dependency.
+        """Add a task (a ``Script``, or a ``Partial`` as it is now); returns its name, which later tasks depend on.
 
         A dependant starts when all its dependencies have succeeded, and is skipped when one did not.
 
@@ -102,7 +102,7 @@ class Experiment:
         """
         if self._ran or self._launching.locked():
             raise self._was_run("Experiment.add")
-        arguments.recipe(recipe, "add")
+        recipe = recipes.of(recipe, "add")
         after = arguments.names(dependencies, "dependencies")
         if executor is not None:
             arguments.executor(executor, "executor")

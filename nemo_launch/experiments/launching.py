@@ -27,8 +27,9 @@ from nemo_launch.task import Task, digest
 def request_digest(title: str, tasks: Sequence[tuple[Task, Executor]]) -> str:
     """Names a request by what was asked, not by when: equal launches have equal digests.
 
-    Of the code only the script itself counts. A job may write into its work dir, and then the next snapshot has
-    another name; that must not make the same command another request, which would double the job.
+    Of the code only the script itself counts, and what a recipe in Python is made into. A job may write into its work
+    dir, and then the next snapshot has another name; that must not make the same command another request, which would
+    double the job.
     """
     from nemo_launch.executors import factory
 
@@ -38,6 +39,7 @@ def request_digest(title: str, tasks: Sequence[tuple[Task, Executor]]) -> str:
 def _asked(task: Task) -> dict[str, Any]:
     record = task.record()
     del record["code"]
+    record.pop("config", None)  # for people; what the recipe is made into has it all
 
     def place(path: str) -> str:
         for number, code in enumerate(task.code):
@@ -47,6 +49,8 @@ def _asked(task: Task) -> dict[str, Any]:
     program, *args = task.argv
     record["argv"] = [place(program), *args]
     record["pythonpath"] = [place(path) for path in task.pythonpath]
+    if task.config is not None:
+        record["recipe_digest"] = [code.digest for code in task.code if code.texts]
     with contextlib.suppress(OSError), open(program, "rb") as file:
         record["script"] = hashlib.sha256(file.read()).hexdigest()
     return record

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nemo_launch.packaging.listing import TooMuch
-from nemo_launch.packaging.naming import alone, collect, inline, shared
+from nemo_launch.packaging.naming import alone, collect, inline, shared, texts
 from nemo_launch.packaging.provisional import Provisional
 from nemo_launch.packaging.snapshot import store, stored
 
-__all__ = ["Provisional", "TooMuch", "alone", "collect", "inline", "shared", "store", "stored"]
+__all__ = ["Provisional", "TooMuch", "alone", "collect", "inline", "shared", "store", "stored", "texts"]

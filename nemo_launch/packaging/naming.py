@@ -97,6 +97,13 @@ def inline(name: str, text: str) -> Code:
     return Code(root="inline", digest=named, files=files, texts={name: content})
 
 
+def texts(files: Mapping[str, bytes], notes: Sequence[str] = ()) -> Code:
+    """Files that exist nowhere on disk: what a recipe in Python is made into."""
+    named = tuple((path, "100644") for path in sorted(files))
+    hashes = {path: hashlib.sha256(content).digest() for path, content in files.items()}
+    return Code(root="recipe", digest=digest(named, hashes), files=named, texts=dict(files), notes=tuple(notes))
+
+
 def alone(path: str) -> Code:
     """One file without its neighbours, under its own name.
 

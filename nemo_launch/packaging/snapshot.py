@@ -105,7 +105,7 @@ def _copy(code: Code, to: str) -> Code:
             made.add(folder)
         target = os.path.join(to, path)
         if path in code.texts:
-            hashes[path] = _write(target, iter([code.texts[path]]), 0o555)
+            hashes[path] = _write(target, iter([code.texts[path]]), 0o555 if mode == "100755" else 0o444)
         else:
             try:
                 if mode == LINK:

@@ -33,7 +33,8 @@
 
     schema_version  1
     experiment      {id, title, directory}
-    tasks           each {name, script, command, env, secrets, directory, files, notes};
+    tasks           each {name, script, command, env, secrets, recipe, directory, files, notes};
+                    recipe is null for scripts, else every value of a Python recipe by its place;
                     secrets are names; files are paths relative to the job's folder
 
 Keys may be added without a new version; none is renamed or removed.
@@ -82,6 +83,7 @@ def plans(planned: Experiment, tasks: Sequence[Plan]) -> dict[str, Any]:
                 "command": list(plan.command),
                 "env": dict(plan.env),
                 "secrets": list(plan.secrets),
+                "recipe": None if plan.task.config is None else dict(plan.task.config),
                 "directory": plan.paths.dir,
                 "files": sorted(plan.files),
                 "notes": [*(note for code in plan.task.code for note in code.notes), *plan.notes],

@@ -34,9 +34,17 @@ def _effects(plan: Plan) -> Iterator[str]:
         yield f"Environment: {name}={shlex.quote(value)}"
     for name in plan.secrets:
         yield f"Secret: {name} (its value is passed on and written nowhere)"
+    if plan.task.config is not None:
+        from nemo_launch.buildables import resolved
+
+        for line in resolved.text(plan.task.config):
+            yield f"Recipe: {line}"
     for path in sorted(plan.files):
         yield f"File: {path} ({len(plan.files[path])} bytes)"
     for code in plan.task.code:
+        if code.root == "recipe":
+            yield f"Code: what is written for it ({', '.join(path for path, _ in code.files)}), {code.digest[:16]}"
+            continue
         yield f"Code: {code.root} as it is now ({len(code.files)} files, snapshot {code.digest[:16]})"
         for note in code.notes:
             yield f"Note: {note}"

@@ -159,18 +159,18 @@ REFUSED: dict[str, tuple[str, str]] = {
     "a dict for a list": ("optimizer.tags={a: 1}", "optimizer.tags: a dict is given, and list[str] is wanted."),
     "a colon without a space": ("by_name={a:1}", "by_name: 'a:1' has no space after its colon."),
     "a key twice": ("by_name={a: 1, a: 2}", "by_name: the key 'a' is given twice."),
-    "no override": ("fast", "f.py is a recipe file, and 'fast' is no NAME=VALUE"),
-    "a path": ("a/b.txt", "f.py is a recipe file, and 'a/b.txt' is no NAME=VALUE"),
-    "a flag": ("--lr=3", "f.py is a recipe file, and '--lr=3' is no NAME=VALUE"),
-    "no name": ("=3", "f.py is a recipe file, and '=3' is no NAME=VALUE"),
-    "a broken place": ("model[layers=3", "f.py is a recipe file, and 'model[layers=3' is no NAME=VALUE"),
+    "no override": ("fast", "'fast' is no NAME=VALUE, and a recipe file takes no other words."),
+    "a path": ("a/b.txt", "'a/b.txt' is no NAME=VALUE, and a recipe file takes no other words."),
+    "a flag": ("--lr=3", "'--lr=3' is no NAME=VALUE, and a recipe file takes no other words."),
+    "no name": ("=3", "'=3' is no NAME=VALUE, and a recipe file takes no other words."),
+    "a broken place": ("model[layers=3", "'model[layers=3' is no NAME=VALUE, and a recipe file takes no other words."),
 }
 
 
 @pytest.mark.parametrize(("word", "said"), REFUSED.values(), ids=REFUSED.keys())
 def test_what_is_refused(word: str, said: str) -> None:
     root = recipe()
-    (problem,) = overrides.apply(root, [word], "f.py")
+    (problem,) = overrides.apply(root, [word])
     assert str(problem).startswith(said)
     assert root == recipe(), "nothing was set"
 

@@ -39,7 +39,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "no recipe": (lambda: experiment().add(None), "None is no recipe"),
     "a path": (lambda: experiment().add("x.sh"), r"Write nemo_launch.Script\('x.sh'\)"),
     "a Path": (lambda: experiment().add(Path("a/x.sh")), r"Write nemo_launch.Script\('a/x.sh'\)"),
-    "a function": (lambda: experiment().add(function), "functions are not supported in this version"),
+    "a function": (lambda: experiment().add(function), r"Write nemo_launch.Partial\(function, …\)"),
     "the class of a recipe": (lambda: experiment().add(nl.Script), "Script is a class"),
     "a number as recipe": (lambda: experiment().add(3), r"3 \(int\) is no recipe"),
     "the name of an executor": (lambda: nl.Experiment("a", "slurm"), r"nemo_launch.executor\('slurm'\)"),  # type: ignore[arg-type]
