@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.lab import Lab, LabUser, Launcher, checkout_for, python_for, why_not
+from tests.lab.pyxis import Images
 
-CLUSTERS = {"slurm", "slurm_noacct", "slurm_affinity", "slurm_jobenv"}
+CLUSTERS = {"slurm", "slurm_noacct", "slurm_affinity", "slurm_jobenv", "slurm_pyxis"}
 REQUIRE = "NEMO_LAUNCH_REQUIRE_SLURM"
 skipped = pytest.StashKey[set[str]]()
 
@@ -92,6 +93,21 @@ def slurm_jobenv(pytestconfig: pytest.Config, session_dir: Path) -> Iterator[Lab
     """A cluster whose accounting keeps, and shows, each job's comment, script and environment."""
     lab = Lab.variant("jobenv", STORE="job_comment,job_env,job_script")
     yield from _cluster(lab, pytestconfig, session_dir)
+
+
+@pytest.fixture(scope="session")
+def slurm_pyxis(pytestconfig: pytest.Config, session_dir: Path) -> Iterator[Lab]:
+    """A cluster whose srun starts containers, by the stand-in of pyxis; without accounting."""
+    yield from _cluster(Lab.variant("pyxis", ACCOUNTING="none", PYXIS="yes"), pytestconfig, session_dir)
+
+
+@pytest.fixture(scope="session")
+def images(slurm_pyxis: Lab, session_dir: Path, user_python: Path) -> Images:
+    """Images that ``slurm_pyxis`` can start."""
+    folder = session_dir / "images"
+    folder.mkdir()
+    folder.chmod(0o755)
+    return Images(folder, slurm_pyxis.directory / "registry", user_python)
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 PACKAGES=(slurm-wlm slurmdbd slurm-wlm-mysql-plugin libpmix2 munge mariadb-server
   openssh-server openssh-client iproute2)
+BUILD_PACKAGES=(libslurm-dev gcc libc6-dev busybox) # for the stand-in of pyxis
 PROGRAMS=(slurmctld slurmd srun slurmdbd munged mariadbd sshd ssh ip)
 SSH_PORT=2222
 DB_PORT=13306
@@ -35,14 +36,17 @@ missing_programs() {
   for program in "${PROGRAMS[@]}"; do type -P "$program" >/dev/null || echo "$program"; done
 }
 
+can_build() { [[ -e /usr/include/slurm/spank.h ]] && type -P gcc busybox >/dev/null; }
+
 install_packages() {
-  [[ $(missing_programs) ]] || return 0
-  type -P apt-get >/dev/null || die "this lab needs Debian's packages: ${PACKAGES[*]}"
-  say "installing ${PACKAGES[*]}"
+  local packages=("${PACKAGES[@]}")
+  if ! can_build; then packages+=("${BUILD_PACKAGES[@]}"); elif [[ ! $(missing_programs) ]]; then return 0; fi
+  type -P apt-get >/dev/null || die "this lab needs Debian's packages: ${packages[*]}"
+  say "installing ${packages[*]}"
   # keeps apt from starting the packages' own services; taken away again unless it was there before
   local policy=/usr/sbin/policy-rc.d log=$LAB.apt.log ours=
   [[ -e $policy ]] || { printf '#!/bin/sh\nexit 101\n' >$policy; chmod +x $policy; ours=yes; }
-  local install=(env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${PACKAGES[@]}")
+  local install=(env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${packages[@]}")
   "${install[@]}" >"$log" 2>&1 || { apt-get update && "${install[@]}"; } >>"$log" 2>&1 || {
     tail -20 "$log" >&2
     die "apt-get install failed"
@@ -109,6 +113,18 @@ StorageUser=slurm
 StoragePass=slurm
 StorageLoc=slurm_acct_db
 CONF
+}
+
+# The stand-in of pyxis: srun and the nodes get its options; images are looked for in $LAB/registry
+make_pyxis() {
+  local source=$HERE/pyxis/spank_pyxis.c plugin=$LAB/lib/spank_pyxis.so
+  can_build || die "the stand-in of pyxis needs: ${BUILD_PACKAGES[*]} ($HERE/slurm-up.sh --install)"
+  mkdir -p "$LAB"/{lib,registry,containers}
+  if [[ ! $plugin -nt $source ]]; then
+    gcc -shared -fPIC -Wall -Wextra -O1 -Wno-format-truncation -o "$plugin.new" "$source"
+    mv "$plugin.new" "$plugin"
+  fi
+  echo "required $plugin registry=$LAB/registry state=$LAB/containers" >"$LAB/etc/plugstack.conf"
 }
 
 # ---- the daemons -----------------------------------------------------------------------------------
@@ -241,6 +257,7 @@ absent=$(missing_programs)
 make_user
 make_names
 make_files
+if [[ ${NEMO_LAUNCH_LAB_PYXIS:-} ]]; then make_pyxis; fi
 start_munge
 if [[ ${NEMO_LAUNCH_LAB_ACCOUNTING:-slurmdbd} = slurmdbd ]]; then
   start_database
