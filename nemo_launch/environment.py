@@ -150,6 +150,17 @@ def folders(config: ExecutorConfig) -> dict[str, str]:
     return env
 
 
+def own_caches(config: ExecutorConfig, work_dir: str) -> dict[str, str]:
+    """Where megatron's caches go in a container that was given no cache folder: into the mount of the work dir.
+
+    A tokenizer is downloaded into the current directory and renamed into the cache, which fails across two mounts
+    (``Invalid cross-device link``); an image's own folder is one, and often read-only.
+    """
+    if not getattr(config, "container_image", None) or config.cache_dir or not work_dir:
+        return {}
+    return {"TORCH_HOME": os.path.join(work_dir, ".cache", "torch")}
+
+
 def secret_names(
     config: ExecutorConfig, task_secrets: Iterable[str], given: Mapping[str, str], environ: Mapping[str, str]
 ) -> tuple[str, ...]:

@@ -113,10 +113,16 @@ class SlurmConfig(ExecutorConfig):
     container_image: str | None = None
     """Image for pyxis: a ``.sqsh`` file or a registry reference; None runs without a container."""
     container_mounts: tuple[VolumeMapping, ...] = ()
+    """More folders or files in the container; what the launcher needs is mounted without being named."""
     container_workdir: str | None = None
     """Working directory in the container; default: the work dir."""
     container_mount_home: bool | None = None
     """``--container-mount-home`` / ``--no-container-mount-home``; None leaves it to the site."""
+    container_writable: bool | None = None
+    """``--container-writable`` / ``--container-readonly``: the image's own files; None leaves it to the site."""
+    container_name: str | None = None
+    """Keep the container on its nodes until the job's end under this name with the job's id, ``NAME-42``, so that
+    ``srun --jobid=42 --overlap --container-name=NAME-42`` can join it; default: it has no name."""
 
 
 #: The config of each kind of executor, by the word that ``-e`` and ``executor:`` take.

@@ -17,10 +17,12 @@ _FIELDS = {
         "account", "partition", "qos", "time", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-node",
         "constraint", "reservation", "dependency", "nodelist", "exclude", "mail-type", "mail-user", "job-name", "mpi",
         "container-image", "container-mounts", "container-workdir", "container-mount-home",
+        "container-writable", "container-name",
     )
 } | {
     "chdir": "work_dir", "signal": "margin and signal", "ntasks": "nodes and ntasks_per_node",
     "tasks-per-node": "ntasks_per_node", "no-container-mount-home": "container_mount_home",
+    "container-readonly": "container_writable",
     "container-env": "env_vars", "export": "env_vars, passthrough or inherit_env",
     "export-file": "env_vars, passthrough or inherit_env",
 }  # fmt: skip

@@ -21,7 +21,13 @@ _NO_CATCH = {"KILL", "STOP"}
 #: Field -> those that mean nothing without it.
 _NEEDED_BY = {
     "time": ("margin", "signal"),
-    "container_image": ("container_mounts", "container_workdir", "container_mount_home"),
+    "container_image": (
+        "container_mounts",
+        "container_workdir",
+        "container_mount_home",
+        "container_writable",
+        "container_name",
+    ),
 }
 
 
@@ -132,10 +138,24 @@ def _mounts(config: SlurmConfig) -> Iterator[Problem]:
                 yield Problem(f"{path!r} holds {bad[0]!r}, which pyxis cannot mount", "container_mounts", fix)
             elif not path.startswith("/"):
                 yield Problem(f"{path!r} is not an absolute path", "container_mounts", "Write it from / on.")
+        if mount.dest.startswith("/") and not mount.dest.strip("/"):
+            yield Problem(f"{mount.source} at / would hide the image", "container_mounts", "Choose a place below /.")
+        if not re.fullmatch(r"[\w=+.-]*", mount.options, re.ASCII):
+            fix = "Join several with +, as in ro+rprivate."
+            yield Problem(f"{mount.options!r} are no options of a mount", "container_mounts", fix)
+    if config.container_name is not None and not re.fullmatch(r"\w[\w.-]*", config.container_name, re.ASCII):
+        fix = "Use letters, digits and _ . -"
+        yield Problem(f"{config.container_name!r} cannot be a container's name", "container_name", fix)
 
 
 def _image(config: SlurmConfig) -> Iterator[Problem]:
     image = config.container_image or ""
+    if image.startswith(("./", "../", "~")) or (
+        image.endswith((".sqsh", ".squashfs")) and not re.match(r"/|\w+://", image)
+    ):
+        # pyxis would look for it in the directory of the job's script, or in a registry
+        what = f"{image!r} is a file and not an absolute path"
+        yield Problem(what, "container_image", "Write the whole path, from / on.")
     if image.startswith("gs://"):
         file = image.rsplit("/", 1)[-1]
         fix = f"Copy it first: gcloud storage cp {image} . and give the path of {file} where the nodes see it."

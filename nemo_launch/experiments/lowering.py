@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from nemo_launch import here, layout, packaging
+from nemo_launch import environment, here, layout, packaging
 from nemo_launch.errors import InputError, Problem, SchedulerError
 from nemo_launch.executors.base import Executor, job_dir
 from nemo_launch.recipes import Recipe, Site
@@ -62,7 +62,9 @@ def site(executor: Executor, home: str) -> Site:
     base = job_dir(executor) or home
     given = (config.log_dir, config.cache_dir, config.data_dir)
     leave_out = [layout.experiments(home), layout.snapshots(home), base]
-    leave_out += [here.absolute(folder) for folder in given if folder]
+    leave_out += [
+        here.absolute(folder) for folder in (*given, *environment.own_caches(config, work_dir).values()) if folder
+    ]
     return Site(config, work_dir, layout.snapshots(base), tuple(p for p in leave_out if p != work_dir))
 
 

@@ -14,6 +14,7 @@ is real bash that shellcheck reads. Slurm and Local use the same skeleton; only 
     build.py      … builds the graph, as fiddle would
     factories.py  … its Partials and ArgFactories
     rank.sh       the same for other programs, with nothing but /bin/sh and basic utilities
+    python.sh     in a container, before Python: is there one, and a new enough one?
 """
 
 from __future__ import annotations
@@ -54,6 +55,9 @@ VALUES: Mapping[str, Value] = {
     "nl_gpus_per_node": Value("GPUs that the step asks for on each node; empty: the option is left out", ""),
     "nl_master_port": Value("first port tried for the rendezvous", "13742"),
     "nl_srun_args": Value("further options of the srun that starts the processes (--mpi=…)", ()),
+    "nl_container_name": Value("the container's name without the job's id; empty: it has none", ""),
+    "nl_mounts": Value("paths that every node must have before its container starts", ()),
+    "nl_folders": Value("folders that every node makes before that", ()),
     "nl_setup": Value("shell text, run in the work dir before the processes start", ""),
     "nl_env": Value(
         "NAME=VALUE words that the processes get and this script's own tools must not (see environment)", ()
@@ -111,13 +115,15 @@ def quote(word: str) -> str:
     return "$'" + re.sub(r"[\x01-\x1f\x7f]", lambda found: f"\\x{ord(found[0]):02x}", escaped) + "'"
 
 
-def files(language: Language, launcher: str) -> dict[str, bytes]:
+def files(language: Language, launcher: str, contained: bool = False) -> dict[str, bytes]:
     """Name -> content of the files that belong into ``<job_dir>/runner``: no more than this job needs."""
     names = ["rank.py", "output.py", "failure.py"]
     if launcher == "torchrun":
         names.append("node.py")
     elif language == "shell":
         names = ["rank.sh"]
+    if contained and names != ["rank.sh"]:
+        names.append("python.sh")
     return {name: text(name).encode() for name in names}
 
 

@@ -16,7 +16,7 @@ nl_world=$((nl_nodes * nl_ntasks_per_node))
 if [[ $nl_launcher = none ]]; then nl_processes=1; else nl_processes=$nl_world; fi
 if [[ " ${nl_srun_args[*]}" = *' --container-image'* ]]; then nl_contained=1; else nl_contained=''; fi
 nl_path=$PATH # of the tools here
-nl_pid='' nl_passed='' nl_caught='' nl_ended_by='' nl_started=''
+nl_pid='' nl_passed='' nl_caught='' nl_ended_by='' nl_started='' nl_log=$nl_job_dir/$NEMO_LAUNCH_JOB_ID.log
 
 nl_say() { printf 'nemo_launch: %s\n' "$*"; }
 
@@ -165,6 +165,53 @@ nl_after_setup() { # … and what setup made of it goes to the processes
   nl_env=("${nl_kept[@]}")
 }
 
+nl_check_nodes() { # a container would only say that a mount failed: every node looks for its sources before
+  # shellcheck disable=SC2016
+  local nl_looks='nl_node=${SLURMD_NODENAME:-$(uname -n)}; nl_i=$1; shift
+    while [ "$nl_i" -gt 0 ]; do
+      mkdir -p -- "$1" || printf "nemo_launch: cannot make %s on %s\n" "$1" "$nl_node" >&2
+      shift; nl_i=$((nl_i - 1))
+    done
+    for nl_path; do [ -e "$nl_path" ] || printf "%s %s\n" "${nl_node%%.*}" "$nl_path"; done'
+  local nl_missing nl_node nl_lost nl_first='' nl_nodes_of_first='' nl_more=0
+  nl_missing=$(srun --export=ALL --overlap --mpi=none "--nodes=$nl_nodes" "--ntasks=$nl_nodes" --ntasks-per-node=1 \
+    --cpus-per-task=1 sh -c "$nl_looks" sh "${#nl_folders[@]}" "${nl_folders[@]}" "${nl_mounts[@]}" </dev/null)
+  if [[ -z $nl_missing || $nl_ended_by ]]; then return; fi
+  while read -r nl_node nl_lost; do
+    if [[ -z $nl_first ]]; then nl_first=$nl_lost; fi
+    if [[ $nl_lost = "$nl_first" ]]; then nl_nodes_of_first+=${nl_nodes_of_first:+, }$nl_node; else nl_more=$((nl_more + 1)); fi
+  done < <(sort <<<"$nl_missing")
+  if [[ $nl_more != 0 ]]; then
+    nl_say "missing, as node and path:"$'\n'"$nl_missing"
+    nl_nodes_of_first+=" (and $nl_more more, see the log)"
+  fi
+  nl_end 78 mount "$nl_first is missing on $nl_nodes_of_first. The container needs it on every node of the job."
+}
+
+nl_explain_container() { # where none of the processes started: what pyxis said about it
+  local nl_said nl_what nl_where='' nl_fix=''
+  nl_said=$(tail -n 400 -- "$nl_log" 2>/dev/null | grep -aE '^slurmstepd[^:]*: error: (pyxis: |execve\(\): )|^srun: error: ')
+  if [[ $nl_said =~ srun:\ error:\ ([^:\ ]+):\ task ]]; then nl_where=" on ${BASH_REMATCH[1]}"; fi
+  nl_what=$(grep -aE '\[ERROR\]|pyxis: couldn.t chdir|execve\(\): ' <<<"$nl_said" | tail -n 1)
+  if [[ -z $nl_what ]]; then nl_what=$(grep -a 'pyxis: ' <<<"$nl_said" | tail -n 1); fi
+  if [[ -z $nl_what ]]; then return; fi
+  nl_what=${nl_what##*error: }
+  nl_what=${nl_what#pyxis:}
+  nl_what=${nl_what##*\[ERROR\] }
+  case $nl_what in
+  *enroot-mount*) nl_fix='Look at the mounts (container_mounts).' ;;
+  *'such file'*.sq*) nl_fix='The image must lie where every node sees it.' ;;
+  *'nvalid image'*) nl_fix='It is no image, or half of one: make it again with run.py import-image.' ;;
+  *'No space left'*) nl_fix="The nodes' own disk is full: with run.py import-image there is one file for all of them." ;;
+  *chdir*) nl_fix='Set container_workdir to a folder of the image or of a mount.' ;;
+  *execve*) nl_fix='The image needs /bin/sh, env and, for Python, a Python.' ;;
+  *) nl_fix="Are the image's name and tag right (docker://REGISTRY#IMAGE:TAG), and may the nodes read it? With run.py \
+import-image it becomes a file, by your credentials." ;;
+  esac
+  nl_cause=container
+  nl_message="the container did not start$nl_where: ${nl_what# }. $nl_fix"
+}
+
 nl_start() { # runs the processes to their end: sets nl_rc
   local nl_rank=(--launcher "$nl_launcher" --ranks "$nl_ranks") nl_launch=() nl_run nl_cpus nl_dir=$nl_work_dir
   if [[ $nl_contained ]]; then nl_dir=.; fi # pyxis sets it, and it may have another name inside
@@ -174,7 +221,10 @@ nl_start() { # runs the processes to their end: sets nl_rc
     if [[ $nl_language = python ]]; then
       nl_run=("$nl_python" "${nl_run[@]}")
     elif [[ $nl_launcher = torchrun ]]; then
-      if [[ $nl_contained ]]; then nl_run=(bash "${nl_run[@]}"); else nl_run=("$(nl_where bash || type -P bash)" "${nl_run[@]}"); fi
+      if [[ $nl_contained ]]; then # which of them the image has is known in it
+        # shellcheck disable=SC2016
+        nl_run=(sh -c 'if command -v bash >/dev/null; then exec bash "$@"; else exec sh "$@"; fi' sh "${nl_run[@]}")
+      else nl_run=("$(nl_where bash || type -P bash)" "${nl_run[@]}"); fi
     fi # else rank.sh looks for a shell where the program runs
   fi
 
@@ -192,6 +242,10 @@ nl_start() { # runs the processes to their end: sets nl_rc
     esac
     if [[ $nl_gpus_per_node ]]; then nl_launch+=("--gpus-per-node=$nl_gpus_per_node"); fi
     nl_launch+=("${nl_srun_args[@]}")
+    if [[ $nl_container_name ]]; then nl_launch+=("--container-name=$nl_container_name-$NEMO_LAUNCH_JOB_ID"); fi
+  fi
+  if [[ $nl_contained && ($nl_language = python || $nl_launcher = torchrun) ]]; then
+    nl_launch+=(sh "$nl_job_dir/runner/python.sh" "$nl_ranks" "$nl_python" "${PYTHONPATH:-}")
   fi
   if [[ ($nl_language = python || $nl_launcher = torchrun) && ${#nl_env[@]} != 0 ]]; then
     nl_launch+=(env "${nl_env[@]}")
@@ -299,6 +353,7 @@ fi
 # srun gets its numbers as options; newer versions die of contradictions with these.
 unset SLURM_CPUS_PER_TASK SLURM_TRES_PER_TASK
 
+if [[ ${#nl_mounts[@]} != 0 ]]; then nl_check_nodes; fi
 if [[ $nl_ended_by ]]; then nl_end 143 signal "ended by $nl_ended_by before the processes started"; fi
 nl_start
 if [[ $nl_port && $nl_rc != 0 && -z $nl_ended_by && -e $nl_ranks/port-taken ]]; then # between lease and start
@@ -320,6 +375,9 @@ if [[ $nl_rc != 0 ]]; then
   if [[ -r $nl_ranks/problem ]]; then # cause, then text for people
     { read -r nl_cause && IFS= read -r -d '' nl_message; } <"$nl_ranks/problem"
     nl_message=${nl_message%$'\n'}
+    if [[ $nl_cause = python ]]; then nl_rc=127; fi # not that of the ranks which were ended with it
+  elif [[ $nl_contained && -z $nl_ended_by && -z $(compgen -G "$nl_ranks/rank-*") ]]; then
+    nl_explain_container
   fi
   if [[ $(cat -- "$nl_ranks/first-failure.json" 2>/dev/null) =~ \"exit_code\":\ *([0-9]+) ]]; then
     nl_rc=${BASH_REMATCH[1]}

@@ -103,7 +103,12 @@ BAD: list[tuple[dict[Any, Any], str]] = [
     ({"container_mounts": ["rel:/x"]}, "container_mounts: 'rel' is not an absolute path"),
     ({"container_mounts": ["/data dir:/d"]}, "'/data dir' holds ' ', which pyxis cannot mount"),
     ({"container_mounts": ["/a,b:/c"]}, "'/a,b' holds ',', which pyxis cannot mount"),
+    ({"container_mounts": ["/a:/"]}, "container_mounts: /a at / would hide the image"),
+    ({"container_mounts": ["/a:/b:ro,rprivate"]}, "'ro,rprivate' are no options of a mount. Join several with +"),
     ({"container_image": "gs://b/i.sqsh"}, "gcloud storage cp gs://b/i.sqsh"),
+    ({"container_image": "images/nemo.sqsh"}, "container_image: 'images/nemo.sqsh' is a file and not an absolute path"),
+    ({"container_image": "~/nemo"}, "container_image: '~/nemo' is a file and not an absolute path"),
+    ({"container_name": "a b"}, "container_name: 'a b' cannot be a container's name"),
     ({"env_vars": ["A=1"]}, "env_vars: a list is not a mapping of names to values"),
     ({"env_vars": {"A": None}}, 'env_vars: A has no value: write "" for an empty one'),
     ({"env_vars": {"A": [1]}}, "env_vars: A is a list, not text or a number"),
@@ -234,7 +239,9 @@ by_type: dict[str, st.SearchStrategy[Any]] = {
     "tuple[str, ...]": st.lists(texts, max_size=3).map(tuple),
     "dict[str, str]": st.dictionaries(texts, st.text()),
     "Duration": st.integers(1, 10**6).map(Duration),
-    "tuple[VolumeMapping, ...]": st.tuples(st.builds(VolumeMapping, paths, paths, st.sampled_from(["", "ro"]))),
+    "tuple[VolumeMapping, ...]": st.tuples(
+        st.builds(VolumeMapping, paths, paths.filter(lambda p: p.strip("/")), st.sampled_from(["", "ro+rprivate"]))
+    ),
 }
 by_name: dict[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(("work_dir", "log_dir", "cache_dir", "data_dir", "job_dir", "container_workdir"), paths),
@@ -244,6 +251,7 @@ by_name: dict[str, st.SearchStrategy[Any]] = {
     "signal": st.sampled_from(["USR1", "USR2", "HUP"]),
     "launcher": st.sampled_from(["torchrun", "none"]),
     "container_image": st.sampled_from(["/i.sqsh", "docker://nvcr.io#nvidia/nemo:25.07", "a:b"]),
+    "container_name": st.sampled_from(["nemo", "a.b-c_1"]),
     "srun_args": st.lists(st.sampled_from(["-v", "--cpu-bind=none"])).map(tuple),
     "sbatch_args": st.lists(st.sampled_from(["--gres=gpu:1", "--nice"])).map(tuple),
     "dependency": st.sampled_from(["afterok:12:13_4", "afterany:7,singleton"]),

@@ -5,7 +5,8 @@
 #                                as on many sites)
 #   NEMO_LAUNCH_LAB_CPUS         processors of a node (default 16)
 #   NEMO_LAUNCH_LAB_TASK_PLUGIN  task/none (default) or task/affinity
-#   NEMO_LAUNCH_LAB_PYXIS        any word: srun has the options of pyxis (slurm-up.sh, pyxis/spank_pyxis.c)
+#   NEMO_LAUNCH_LAB_PYXIS        any word: srun has the options of pyxis (pyxis/spank_pyxis.c), and each node a folder
+#                                LAB/local of its own (outside: LAB/local-NODE)
 #   NEMO_LAUNCH_LAB_EXTRA        more lines, such as AccountingStorageEnforce=associations,limits,qos
 set -euo pipefail
 # shellcheck source=tests/lab/common.sh

@@ -191,7 +191,15 @@ start_slurm() {
     say "slurmd $name"
     mkdir -p "$LAB/spool-$name" "$LAB/tmp-$name"
     chmod 1777 "$LAB/tmp-$name"
-    in_uts "$name" slurmd -f "$SLURM_CONF" -N "$name"
+    if [[ ${NEMO_LAUNCH_LAB_PYXIS:-} ]]; then # $LAB/local is what the node's own disk would be
+      mkdir -p "$LAB/local" "$LAB/local-$name"
+      chmod 1777 "$LAB/local-$name"
+      # shellcheck disable=SC2016
+      unshare --mount --propagation slave sh -c 'mount --bind "$1" "$2" && shift 2 && exec "$@"' - \
+        "$LAB/local-$name" "$LAB/local" unshare --uts sh -c 'hostname "$0" && exec slurmd -f "$SLURM_CONF" -N "$0"' "$name"
+    else
+      in_uts "$name" slurmd -f "$SLURM_CONF" -N "$name"
+    fi
   done
 }
 

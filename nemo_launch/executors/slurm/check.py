@@ -13,7 +13,7 @@ from nemo_launch.config.durations import Duration
 from nemo_launch.config.executor import SlurmConfig
 from nemo_launch.errors import Problem, Unreachable
 from nemo_launch.executors import interpreters
-from nemo_launch.executors.slurm import commands
+from nemo_launch.executors.slurm import commands, containers
 from nemo_launch.executors.slurm.query import SEPARATOR, unreachable
 from nemo_launch.executors.slurm.render import launcher
 from nemo_launch.task import Task
@@ -54,7 +54,7 @@ def check(
         if _wanted(config) or (conf and not transport.exists(conf)):
             found += _partition(config, _answered(transport))
         if config.container_image:
-            found += _pyxis(transport)
+            found += containers.problems(config, containers.supported(transport))
     except CommandMissing as error:
         found.append(Problem(str(error), "slurm"))
     except Unreachable as error:
@@ -159,10 +159,3 @@ def _containers(config: SlurmConfig, tasks: Sequence[Task]) -> Iterator[Problem]
         if bad := re.search(r"[\s,:]", path):
             fix = "Use another path."
             yield Problem(f"{path!r} holds {bad[0]!r}, which pyxis cannot mount", "container_image", fix)
-
-
-def _pyxis(transport: Transport) -> Iterator[Problem]:
-    done = _ask(transport, ["srun", "--help"])
-    if "--container-image" not in done.stdout + done.stderr:
-        fix = "Leave the image out, or ask the site for pyxis."
-        yield Problem("this site has no pyxis, so srun cannot start containers", "container_image", fix)

@@ -42,7 +42,7 @@ def submission(config: SlurmConfig, task: Task, environ: Mapping[str, str]) -> d
     # An SBATCH_ or SLURM_ variable that came by inheritance would be an option of this submission.
     env = {name: v for name, v in env.items() if name in asked or not name.startswith(("SBATCH_", "SLURM_"))}
     env.update({name: environ[name] for name in _KEPT if name in environ and name not in asked})
-    for name, value in site_defaults(config, environ).items():
+    for name, value in {**site_defaults(config, environ), **environment.own_caches(config, task.work_dir)}.items():
         env.setdefault(name, value)
     env.setdefault("PATH", os.defpath)
     return env

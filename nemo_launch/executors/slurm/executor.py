@@ -10,7 +10,7 @@ from nemo_launch.config import rules
 from nemo_launch.config.executor import SlurmConfig
 from nemo_launch.errors import Problem, SchedulerError, SchedulerRefused
 from nemo_launch.executors.base import Handle, Job, Ledger, LogSource, Observation, Plan, Recovery, State
-from nemo_launch.executors.slurm import commands, render, submit
+from nemo_launch.executors.slurm import commands, containers, render, submit
 from nemo_launch.layout import TaskPaths
 from nemo_launch.task import Task
 from nemo_launch.transport import LocalTransport, Transport
@@ -41,6 +41,7 @@ class SlurmExecutor:
         self.config, self._values = environment.without_secret_values(config)
         self.transport: Transport = transport or LocalTransport()
         self._shown_environment: bool | None = None
+        self._has: frozenset[str] | None = None
 
     @property
     def title(self) -> str:
@@ -60,20 +61,22 @@ class SlurmExecutor:
         """See ``Executor.plan``."""
         config, environ = self.config, os.environ
         names = self._secret_names(task, environ)
-        needed = runner.files(task.language, render.launcher(config, task))
+        needed = runner.files(task.language, render.launcher(config, task), bool(config.container_image))
         secrets_file = paths.secrets if names and self._accounting_shows_environment() else ""
         # An image has its own PATH and libraries: there only what was asked for by name.
         asked = {*config.env_vars, *task.env, *(() if config.container_image else environment.TOOLS)}
         env, apart = environment.apart(commands.submission(config, task, environ), environ, asked)
+        has = self._container_options()
+        apart = (*apart, *containers.words(config, task, has))
         return Plan(
             task=task,
             paths=paths,
-            script=render.script(config, task, paths, names, secrets_file, apart),
+            script=render.script(config, task, paths, names, secrets_file, apart, has),
             command=submit.command(paths.script, (), config.dependency),
             env=env,
             secrets=names,
             files={f"runner/{name}": data for name, data in needed.items()},
-            notes=tuple(self._notes(task, environ, secrets_file)),
+            notes=(*self._notes(task, environ, secrets_file), *containers.notes(config, task, paths, has)),
         )
 
     def submit(self, plans: Sequence[Plan], ledger: Ledger) -> None:
@@ -138,6 +141,16 @@ class SlurmExecutor:
             flags = [line for line in said.splitlines() if line.startswith("AccountingStoreFlags")]
             self._shown_environment = not flags or "job_env" in flags[0]
         return self._shown_environment
+
+    def _container_options(self) -> frozenset[str]:
+        """What srun can do here, if it matters; where nobody can tell, ``check`` has said so."""
+        if self._has is None:
+            try:
+                has = containers.supported(self.transport) if self.config.container_image else frozenset()
+            except SchedulerError:
+                has = frozenset()
+            self._has = has or containers.OPTIONS
+        return self._has
 
     def _notes(self, task: Task, environ: Mapping[str, str], secrets_file: str) -> list[str]:
         defaults = commands.site_defaults(self.config, environ)

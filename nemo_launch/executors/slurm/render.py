@@ -24,10 +24,13 @@ def script(
     secrets: Iterable[str],
     secrets_file: str = "",
     env: Sequence[str] = (),
+    has: frozenset[str] = containers.OPTIONS,
 ) -> str:
-    """Text of the batch script; ``env``: see ``environment.apart``."""
+    """Text of the batch script; ``env``: see ``environment.apart``, ``has``: ``containers.supported``."""
     directives = [f"#SBATCH {_word(option)}" for option in options(config, task, paths)]
-    return runner.batch_script(directives, {**values(config, task, paths, secrets, secrets_file), "nl_env": tuple(env)})
+    return runner.batch_script(
+        directives, {**values(config, task, paths, secrets, secrets_file, has), "nl_env": tuple(env)}
+    )
 
 
 def options(config: SlurmConfig, task: Task, paths: TaskPaths) -> Iterator[str]:
@@ -79,10 +82,15 @@ def launcher(config: SlurmConfig, task: Task) -> str:
 
 
 def values(
-    config: SlurmConfig, task: Task, paths: TaskPaths, secrets: Iterable[str], secrets_file: str
+    config: SlurmConfig,
+    task: Task,
+    paths: TaskPaths,
+    secrets: Iterable[str],
+    secrets_file: str,
+    has: frozenset[str] = containers.OPTIONS,
 ) -> dict[str, str | int | tuple[str, ...]]:
     """What the skeleton needs to know (``runner.VALUES``)."""
-    contained = containers.srun_args(config, task, paths, secrets)
+    contained = containers.srun_args(config, task, paths, secrets, has)
     mpi = (f"--mpi={config.mpi}",) if config.mpi else ()
     return {
         "nl_scheduler": "slurm",
@@ -102,6 +110,9 @@ def values(
         "nl_gpus_per_node": config.gpus_per_node or "",
         "nl_master_port": config.master_port,
         "nl_srun_args": (*mpi, *contained, *config.srun_args),
+        "nl_container_name": config.container_name or "" if contained else "",
+        "nl_mounts": containers.sources(config, task, paths),
+        "nl_folders": containers.folders(config),
         "nl_setup": config.setup or "",
         "nl_signal": config.signal or "",
         "nl_secrets_file": secrets_file,

@@ -114,6 +114,8 @@ def test_without_a_limit_there_is_no_margin() -> None:
         ({"container_mounts": ["/a"]}, "container_image"),
         ({"container_workdir": "/a"}, "container_image"),
         ({"container_mount_home": False}, "container_image"),
+        ({"container_writable": True}, "container_image"),
+        ({"container_name": "nemo"}, "container_image"),
     ],
 )
 def test_what_has_no_effect_is_said(fields: dict[str, Any], needed: str) -> None:

@@ -1,7 +1,7 @@
-"""Images for the stand-in of pyxis: a file describes a root, which is made of a few files and of binds of this machine.
+"""Images for the stand-in of pyxis: a file describes a root, made of a few files and of binds of this machine.
 
-A line of such a file is ``root DIR`` (copied), ``bind SRC [DST]`` (read-only), ``env NAME=VALUE`` or ``workdir DIR``. An
-empty line, or a zero byte, is its end, so that a file may be as long as a real image.
+A line of such a file is ``root DIR`` (copied), ``bind SRC [DST]`` (read-only), ``env NAME=VALUE`` or ``workdir DIR``.
+An empty line, or a zero byte, is its end, so that a file may be as long as a real image.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Images:
         """bash, coreutils and the tests' Python with torch, as ``python3`` on the image's own PATH."""
         places = {str(path) for path in (self.python.parent.parent, *self._around()) if path.exists()}
         binds = ["/usr", *sorted(p for p in places if not p.startswith("/usr/"))]
-        env = {"PATH": f"{self.python.parent}:/usr/local/bin:/usr/bin:/bin", "IMAGE_SAYS": "image", "A": "1"}
+        env = {"PATH": f"{self.python.parent}:/usr/local/bin:/usr/bin:/bin", "A": "1"}
+        env["PYTHONPATH"] = "/opt/of-the-image"
         return self._image("full", binds, env, links=True)
 
     @property
@@ -82,7 +83,9 @@ class Images:
         for program in programs:
             shutil.copy(shutil.which(program) or program, root / "bin" / program)
         if "busybox" in programs:
-            for applet in subprocess.run(["busybox", "--list"], check=True, capture_output=True, text=True).stdout.split():
+            for applet in subprocess.run(
+                ["busybox", "--list"], check=True, capture_output=True, text=True
+            ).stdout.split():
                 if not (root / "bin" / applet).exists() and not applet.startswith(("bash", "python")):
                     (root / "bin" / applet).symlink_to("busybox")
         lines = ["stand-in image", f"root {root}", *(f"bind {path}" for path in binds)]

@@ -42,6 +42,9 @@ nl_cpus_per_task=12
 nl_gpus_per_node=2
 nl_master_port=20000
 nl_srun_args=( --mpi=pmix --cpu-bind=cores )
+nl_container_name=''
+nl_mounts=()
+nl_folders=()
 nl_setup='module load cuda
 echo '"'"'ready'"'"''
 nl_env=()
