@@ -21,6 +21,7 @@ from fiddle._src.config import TaggedValueCls, tagged_value_fn
 from nemo_launch import runner
 from nemo_launch.buildables import encode_values
 from nemo_launch.buildables.encode_names import Names, Refused
+from nemo_launch.buildables.encode_sources import Sources
 from nemo_launch.errors import InputError, Problem
 
 #: Files of ``runner/`` that travel with every recipe, and where they lie.
@@ -28,6 +29,7 @@ _CARRIED = {
     "recipe.py": "recipe.py",
     "build.py": "sources/nemo_launch_node/build.py",
     "factories.py": "sources/nemo_launch_node/factories.py",
+    "sources.py": "sources/nemo_launch_node/sources.py",
 }
 #: The path of the root in messages; below it paths are written as overrides are.
 ROOT = "recipe"
@@ -58,17 +60,20 @@ def encode(root: fdl.Buildable[Any], roots: Sequence[str]) -> Encoded:
     if not isinstance(root, fdl.Partial):
         fix = "Write Partial(function, ...), which is called on the node."
         raise InputError(Problem(f"a {type(root).__name__} is built and not called", ROOT, fix))
-    graph = Graph(Names(roots))
+    problems: list[Problem] = []
+    names = Names(roots, lambda value, path: sources.name(value, path))
+    sources = Sources(lambda: Graph(names, problems), problems, names.roots)
+    graph = Graph(names, problems)
     try:
         top = graph.value(root, "")
     except RecursionError:
-        graph.problems.append(Problem("the config is nested too deeply", ROOT, "Use fewer levels."))
-    if graph.problems:
-        raise InputError(dict.fromkeys(graph.problems))
+        problems.append(Problem("the config is nested too deeply", ROOT, "Use fewer levels."))
+    if problems:
+        raise InputError(dict.fromkeys(problems))
     files = {path: runner.text(name).encode() for name, path in _CARRIED.items()}
     files["sources/nemo_launch_node/__init__.py"] = b'"""Builds a recipe on its node."""\n'
     files["graph.json"] = text(graph.nodes, top).encode()
-    return Encoded(files)
+    return Encoded({**files, **sources.files()}, tuple(sources.notes()))
 
 
 def text(nodes: Iterable[Any], root: Any) -> str:
@@ -91,10 +96,9 @@ class _Seen(NamedTuple):
 class Graph:
     """Nodes, in the order in which they are built."""
 
-    def __init__(self, names: Names) -> None:
-        self.names = names
+    def __init__(self, names: Names, problems: list[Problem]) -> None:
+        self.names, self.problems = names, problems
         self.nodes: list[list[Any]] = []
-        self.problems: list[Problem] = []
         self._seen: dict[tuple[int, bool], _Seen] = {}
         self._open: dict[tuple[int, bool], str] = {}
         self._named: dict[str, list[int]] = {}
@@ -130,6 +134,15 @@ class Graph:
         self._seen[key] = _Seen(done, self._makes, value)
         self._makes |= outside
         return done
+
+    def state(self) -> tuple[int, dict[Any, Any], dict[Any, Any]]:
+        """For ``restore``."""
+        return len(self.nodes), dict(self._seen), dict(self._named)
+
+    def restore(self, state: tuple[int, dict[Any, Any], dict[Any, Any]]) -> None:
+        """Forget what was added since."""
+        del self.nodes[state[0] :]
+        self._seen, self._named = dict(state[1]), dict(state[2])
 
     def _add(self, *node: Any) -> list[int]:
         self.nodes.append(list(node))
@@ -186,7 +199,7 @@ class Graph:
 
     def _name(self, value: Any, path: str) -> list[int]:
         """What is found by its name: a class, a function, a dtype, a module; or such a name."""
-        name = value if isinstance(value, str) else self.names.name(value)
+        name = value if isinstance(value, str) else self.names.name(value, path or ROOT)
         if name not in self._named:
             self._named[name] = self._add("name", name, path or ROOT)
         return self._named[name]

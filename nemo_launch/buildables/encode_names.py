@@ -7,11 +7,15 @@ import os
 import sys
 import sysconfig
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 _SITE = frozenset(["site-packages", "dist-packages"])
 _OWN = "nemo_launch"
+#: What makes recipes, and is not needed to run them.
+LAUNCHERS = frozenset([_OWN, "nemo_run", "fiddle"])
+MARK = "__nemo_launch_recipe__"
+"""A module with this name in it exists only here: what it defines travels by source."""
 
 
 class Refused(Exception):
@@ -27,12 +31,15 @@ class Names:
 
     Args:
         roots: folders whose copy is on the node's import path.
+        by_source: names objects of modules that the node will not have, and sees to it that they travel.
     """
 
-    def __init__(self, roots: Sequence[str]) -> None:
+    def __init__(self, roots: Sequence[str], by_source: Callable[[Any, str], str]) -> None:
         self.roots = [os.path.realpath(root) for root in roots]
+        self._by_source = by_source
+        self._reasons: dict[str, tuple[str, str] | None] = {}
 
-    def name(self, value: Any) -> str:
+    def name(self, value: Any, path: str) -> str:
         """``module:qualified.name``; importing that on the node gives what the value is here.
 
         Raises:
@@ -44,8 +51,11 @@ class Names:
         special = _special(value)
         if special:
             return special
-        module, qualname = _claimed(value)
-        if module and qualname and _find(module, qualname, value):
+        module, qualname = claimed(value)
+        is_definition = isinstance(value, (type, types.FunctionType, types.MethodType)) or hasattr(value, "__wrapped__")
+        if is_definition and self._only_here(module):
+            return self._by_source(value, path)
+        if module and qualname and find(module, qualname, value):
             self._check(module, f"{module}.{qualname}")
             return f"{module}:{qualname}"
         # functools.wraps gives a function the name of another one. Of other objects the state may have changed since.
@@ -57,7 +67,22 @@ class Names:
         elsewhere = self._elsewhere(value, qualname)
         if elsewhere:
             return elsewhere
-        raise _refusal(value, module, qualname)
+        raise refusal(value, module, qualname)
+
+    def _only_here(self, name: str) -> bool:
+        """Whether a module is not imported on the node: the program, a recipe file, one that needs a launcher."""
+        module = sys.modules.get(name)
+        if module is None:
+            return False
+        if name == "__main__" or hasattr(module, MARK):
+            return True
+        path = getattr(module, "__file__", None)
+        if not path or not self._below_roots(os.path.realpath(path), name) or name.partition(".")[0] in LAUNCHERS:
+            return False
+        parents = [name]
+        while "." in parents[-1]:
+            parents.append(parents[-1].rpartition(".")[0])
+        return any(_uses_launcher(sys.modules[one]) for one in parents if one in sys.modules)
 
     def _elsewhere(self, value: Any, qualname: str) -> str:
         """A module that has the very object under its name: torch.relu says that it comes from none."""
@@ -67,7 +92,7 @@ class Names:
         found = [
             module
             for module in list(sys.modules)
-            if module != "__main__" and _find(module, last, value) and not self.reason(module)
+            if module != "__main__" and find(module, last, value) and not self.reason(module)
         ]
         return f"{min(found, key=lambda name: (name.count('.'), len(name), name))}:{last}" if found else ""
 
@@ -76,9 +101,13 @@ class Names:
         if reason:
             raise Refused(f"{what} {reason[0]}", reason[1])
 
-    @functools.cache  # noqa: B019 - lives as long as one lowering
     def reason(self, name: str) -> tuple[str, str] | None:
         """Why the node could not import a module, and what to do; None: it can."""
+        if name not in self._reasons:
+            self._reasons[name] = self._reason(name)
+        return self._reasons[name]
+
+    def _reason(self, name: str) -> tuple[str, str] | None:
         module = sys.modules.get(name)
         file = getattr(module, "__file__", None)
         if name == "__main__":
@@ -119,6 +148,21 @@ class Names:
         return any(stem == os.path.join(root, relative) for root in self.roots)
 
 
+def lies_below(file: str, roots: Sequence[str]) -> str:
+    """A file's path relative to the first root that it lies below; empty: it lies below none."""
+    real = os.path.realpath(file)
+    return next((os.path.relpath(real, root) for root in roots if real.startswith(root + os.sep)), "")
+
+
+def _uses_launcher(module: types.ModuleType) -> bool:
+    """Whether importing a module would import a launcher, as far as its names tell."""
+    for value in list(vars(module).values()):
+        name = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
+        if isinstance(name, str) and name.partition(".")[0] in LAUNCHERS:
+            return True
+    return False
+
+
 def _import_name(relative: str) -> str:
     stem = os.path.join(os.path.dirname(relative), os.path.basename(relative).partition(".")[0])
     return stem.replace(os.sep, ".").removesuffix(".__init__")
@@ -133,7 +177,7 @@ def _standard(path: str) -> bool:
     return path.startswith(_library())
 
 
-def _claimed(value: Any) -> tuple[str, str]:
+def claimed(value: Any) -> tuple[str, str]:
     """Module and qualified name that an object gives for itself."""
     owner = getattr(value, "__self__", None)
     name = getattr(value, "__name__", "")
@@ -143,7 +187,7 @@ def _claimed(value: Any) -> tuple[str, str]:
     return (module if isinstance(module, str) else ""), (qualname if isinstance(qualname, str) else "")
 
 
-def _find(module: str, qualname: str, value: Any) -> bool:
+def find(module: str, qualname: str, value: Any) -> bool:
     """Whether the name leads to the value."""
     found: Any = sys.modules.get(module)
     if found is None:
@@ -165,7 +209,7 @@ def _special(value: Any) -> str:
     return ""
 
 
-def _refusal(value: Any, module: str, qualname: str) -> Refused:
+def refusal(value: Any, module: str, qualname: str) -> Refused:
     kind = type(value)
     full = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
     if isinstance(value, types.FunctionType) and value.__name__ == "<lambda>":

@@ -13,6 +13,7 @@ is real bash that shellcheck reads. Slurm and Local use the same skeleton; only 
     recipe.py     a recipe that was a Python object: the program itself, beside its graph
     build.py      … builds the graph, as fiddle would
     factories.py  … its Partials and ArgFactories
+    sources.py    … functions and classes that travelled as text
     rank.sh       the same for other programs, with nothing but /bin/sh and basic utilities
     python.sh     in a container, before Python: is there one, and a new enough one?
 """

@@ -128,6 +128,8 @@ def resolve(name: str, path: str) -> Any:
     module, _, attributes = name.partition(":")
     try:
         found: Any = importlib.import_module(module)
+    except NotHere:
+        raise  # said already, by a module that travelled as text
     except ImportError as error:
         absent = getattr(error, "name", None) or ""
         if isinstance(error, ModuleNotFoundError) and (module + ".").startswith(absent + "."):
@@ -175,9 +177,10 @@ def show(kind: Any, error: BaseException, trace: Any) -> None:
 
 def _ours(filename: str) -> bool:
     full = os.path.abspath(filename)
+    folder = os.path.dirname(full)
     return (
         filename.startswith("<frozen importlib")
         or full == ENTRY
-        or os.path.dirname(full) == HERE
+        or folder in (HERE, os.path.dirname(HERE))
         or full == importlib.__file__
     )
