@@ -110,7 +110,7 @@ def test_python_from_standard_input(program: Program) -> None:
 
 def test_case_37_a_notebook(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     nbformat = pytest.importorskip("nbformat")
-    from nbclient import NotebookClient  # type: ignore[import-not-found]
+    from nbclient import NotebookClient
 
     for name, value in program.env.items():
         monkeypatch.setenv(name, value)

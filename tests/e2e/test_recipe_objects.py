@@ -85,7 +85,10 @@ LABEL = "% @ * # = , : / 中文 $HOME `date`"
 @pytest.fixture(autouse=True)
 def _bare_python() -> None:
     check = "import importlib.util as u, sys; sys.exit(any(map(u.find_spec, ('torch', 'fiddle', 'nemo_launch'))))"
-    if not Path(NODE_PYTHON).exists() or subprocess.run([NODE_PYTHON, "-c", check], timeout=60).returncode:
+    if (
+        not Path(NODE_PYTHON).exists()
+        or subprocess.run([NODE_PYTHON, "-I", "-c", check], cwd="/", timeout=60).returncode
+    ):
         pytest.skip(f"{NODE_PYTHON} is not there, or has what a node need not have")
 
 
