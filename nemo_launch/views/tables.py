@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _COLOURS = {
     "SUCCEEDED": "green",
@@ -21,18 +25,24 @@ def plain(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "".join("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() + "\n" for row in table)
 
 
-def coloured(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table with rich; words that are states have their colours."""
-    from rich.console import Console
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """A table of rich; words that are states have their colours."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    made = Table(box=None, pad_edge=False, header_style="bold")
     for name in header:
-        table.add_column(name, overflow="fold")
+        made.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell, _COLOURS.get(cell.split(" ")[-1], "")) for cell in row))
-    Console().print(table)
+        made.add_row(*(Text(cell, _COLOURS.get(cell.split(" ")[-1], "")) for cell in row))
+    return made
+
+
+def coloured(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table with rich."""
+    from rich.console import Console
+
+    Console().print(table(header, rows))
 
 
 def coloured_block(text: str) -> None:
