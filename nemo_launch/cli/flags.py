@@ -49,6 +49,9 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     "where to run it": (
         Flag(("-e", "--executor"), "NAME", "", "local (default), slurm, or a name in profiles.yaml"),
         Flag(("--config",), "FILE", "", "YAML file with settings of the executor; flags rank above it"),
+        Flag(
+            ("--slurm-type",), "TYPE", "slurm_type", "GPU cluster preset: hcc-a3m, hcc-a3u, hcc-a4, hcc-a3h or your own"
+        ),
         Flag(("-p", "--partition"), "NAME", "partition", "Slurm partition (default of run.py: general)"),
         Flag(("-n", "--nodes"), "N", "nodes", "number of nodes"),
         Flag(("--ntasks-per-node",), "N", "ntasks_per_node", "processes on each node"),

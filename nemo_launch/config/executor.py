@@ -13,6 +13,12 @@ from nemo_launch.errors import Problem
 _MARGIN = 600
 
 
+class Default(int):
+    """A default that can be told from the same number given by the user, for whom no preset takes its place."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExecutorConfig:
     """What all executors share. Unset (None) means the documented default."""
@@ -81,6 +87,12 @@ class SlurmConfig(ExecutorConfig):
     account: str | None = None
     partition: str | None = None
     nodes: int = 1
+    slurm_type: str | None = None
+    """GPU cluster preset, such as ``hcc-a3m``: values for what is not given, and on several nodes the network."""
+    fabric: str | None = None
+    """Network of the preset's that a job of several nodes uses; default: the first that its first node has."""
+    ntasks_per_node: int = Default(1)
+    """Processes (ranks) on each node; default: the preset's, else 1."""
     gpus_per_node: int | None = None
     cpus_per_task: int | None = None
     mem: str | None = None
@@ -94,7 +106,8 @@ class SlurmConfig(ExecutorConfig):
     dependency can never be fulfilled is removed from the queue."""
     nodelist: str | None = None
     exclude: str | None = None
-    exclusive: bool = False
+    exclusive: bool | None = None
+    """Share the nodes with nobody; default: the preset's, else false."""
     mail_type: str | None = None
     mail_user: str | None = None
     mpi: str | None = None
@@ -152,4 +165,8 @@ def field_names(config: type[ExecutorConfig]) -> tuple[str, ...]:
 def changed(config: ExecutorConfig) -> dict[str, Any]:
     """Fields that differ from their defaults: what the user asked for, in short."""
     default = type(config)()
-    return {n: getattr(config, n) for n in field_names(type(config)) if getattr(config, n) != getattr(default, n)}
+    return {name: value for name, value in vars(config).items() if not _same(value, getattr(default, name))}
+
+
+def _same(value: object, default: object) -> bool:
+    return value == default and isinstance(value, Default) == isinstance(default, Default)

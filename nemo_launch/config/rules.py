@@ -6,7 +6,7 @@ import re
 import signal
 from collections.abc import Iterator
 
-from nemo_launch.config import options
+from nemo_launch.config import options, presets
 from nemo_launch.config.durations import Duration
 from nemo_launch.config.executor import ExecutorConfig, SlurmConfig
 from nemo_launch.config.mounts import VolumeMapping
@@ -36,7 +36,9 @@ def validate(config: ExecutorConfig) -> list[Problem]:
     found = [problem for rule in (_lines, _folders, _counts, _times, _names) for problem in rule(config)]
     if isinstance(config, SlurmConfig):
         found += [
-            problem for rule in (_memory, _port, _mounts, _image, _dependency, _options) for problem in rule(config)
+            problem
+            for rule in (presets.problems, _memory, _port, _mounts, _image, _dependency, _options)
+            for problem in rule(config)
         ]
     return found
 

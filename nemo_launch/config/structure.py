@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from nemo_launch.config import presets
 from nemo_launch.config.durations import Duration
 from nemo_launch.config.executor import CONFIGS, ExecutorConfig, changed, field_names
 from nemo_launch.config.hints import did_you_mean
@@ -87,6 +88,9 @@ def check(
         wrong = error.by_key
         config = _structured(cls, {key: value for key, value in values.items() if key not in wrong})
     problems += [Problem(what, place(key)) for key in values for what in wrong.get(key, ())]
+    if rules:
+        config = presets.filled(config)
+        problems += [p._replace(where=place(p.where)) for p in presets.taken_back(config, values)]
     found = validate(config) if rules else ()
     problems += [problem._replace(where=place(problem.where)) for problem in found if problem.where not in wrong]
     return Checked(config, problems)
@@ -122,7 +126,7 @@ def given(cls: type[C], config: C | None, fields: Mapping[str, object], where: s
     if fields:
         what = f"a config and the keywords {', '.join(fields)} at once"
         raise InputError(Problem(what, where, "Use dataclasses.replace on the config."))
-    return normal(config, cls.__name__)
+    return presets.filled(normal(config, cls.__name__))
 
 
 def unstructure(config: ExecutorConfig) -> dict[str, Any]:

@@ -57,11 +57,13 @@ def of(kind: str, config: ExecutorConfig) -> Executor:
 
 
 def record(executor: Executor) -> dict[str, Any]:
-    """What an executor's config is, fit for JSON and without the values of secrets."""
+    """What an executor's config is, fit for JSON and without the values of secrets; ``preset`` tells what is its."""
+    from nemo_launch.config.presets import described
     from nemo_launch.environment import without_secret_values
 
     config, _ = without_secret_values(executor.config)
-    return {"kind": executor.kind, "config": unstructure(config)}
+    preset = described(config)
+    return {"kind": executor.kind, "config": unstructure(config)} | ({"preset": preset} if preset else {})
 
 
 def load(record: object) -> Executor:

@@ -55,6 +55,12 @@ VALUES: Mapping[str, Value] = {
     "nl_cpus_per_task": Value("processors of a rank under srun; empty: the node's divided by the ranks", ""),
     "nl_gpus_per_node": Value("GPUs that the step asks for on each node; empty: the option is left out", ""),
     "nl_master_port": Value("first port tried for the rendezvous", "13742"),
+    "nl_fabric": Value(
+        "networks between the nodes, as key=value words (config.fabrics): each begins with its directory=, and the "
+        "first whose directory is there is used",
+        (),
+    ),
+    "nl_user_env": Value("variables of the user's: nothing of the fabric takes their place", ()),
     "nl_srun_args": Value("further options of the srun that starts the processes (--mpi=…)", ()),
     "nl_container_name": Value("the container's name without the job's id; empty: it has none", ""),
     "nl_mounts": Value("paths that every node must have before its container starts", ()),

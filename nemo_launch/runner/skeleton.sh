@@ -16,7 +16,7 @@ nl_world=$((nl_nodes * nl_ntasks_per_node))
 if [[ $nl_launcher = none ]]; then nl_processes=1; else nl_processes=$nl_world; fi
 if [[ " ${nl_srun_args[*]}" = *' --container-image'* ]]; then nl_contained=1; else nl_contained=''; fi
 nl_path=$PATH # of the tools here
-nl_pid='' nl_passed='' nl_caught='' nl_ended_by='' nl_started='' nl_log=$nl_job_dir/$NEMO_LAUNCH_JOB_ID.log
+nl_library_path='' nl_pid='' nl_passed='' nl_caught='' nl_ended_by='' nl_started='' nl_log=$nl_job_dir/$NEMO_LAUNCH_JOB_ID.log
 
 nl_say() { printf 'nemo_launch: %s\n' "$*"; }
 
@@ -212,8 +212,85 @@ import-image it becomes a file, by your credentials." ;;
   nl_message="the container did not start$nl_where: ${nl_what# }. $nl_fix"
 }
 
+nl_use_fabric() { # the network between the nodes: of those in nl_fabric the first that this node has
+  local nl_word nl_value nl_used='' nl_name='' nl_given=() nl_sees=()
+  for nl_word in "${nl_fabric[@]}"; do
+    nl_value=${nl_word#*=}
+    if [[ $nl_word = directory=* ]]; then
+      if [[ $nl_used ]]; then break; fi
+      nl_sees+=("$nl_value")
+      if [[ -d $nl_value ]]; then nl_used=$nl_value; fi
+    elif [[ $nl_used ]]; then
+      nl_value=${nl_value//%j/$NEMO_LAUNCH_JOB_ID}
+      case $nl_word in
+      name=*) nl_name=$nl_value ;;
+      source_env=*) nl_given+=("$nl_value") ;;
+      source=*) nl_source "$nl_value" "${nl_given[@]}" ;;
+      env=*) nl_set "$nl_value" ;;
+      mount=*) if [[ $nl_contained && -e $nl_value ]]; then nl_mount "$nl_value"; fi ;;
+      library_path=*) if [[ -d $nl_value ]]; then nl_library_path=$nl_value; fi ;;
+      esac
+    fi
+  done
+  if [[ $nl_used ]]; then
+    nl_say "network between the nodes: $nl_name"
+  else
+    nl_say "no network of this cluster type on $nl_host (looked for ${nl_sees[*]}): NCCL takes what it finds"
+  fi
+}
+
+nl_set() { # nl_set NAME=VALUE, unless the user did; in a container the image's own would win if it were not listed
+  local nl_var=${1%%=*} nl_i
+  if [[ " ${nl_user_env[*]} " = *" $nl_var "* ]]; then return; fi
+  export "${1?}"
+  if [[ -z $nl_contained ]]; then return; fi
+  for nl_i in "${!nl_srun_args[@]}"; do
+    if [[ ${nl_srun_args[nl_i]} = --container-env=* ]]; then
+      nl_srun_args[nl_i]+=,$nl_var
+      return
+    fi
+  done
+  nl_env+=("$1") # the pyxis of this site may not know the option, or there was nothing to list
+}
+
+nl_mount() { # nl_mount PATH: at the same place in the container, unless something is mounted there already
+  local nl_i
+  for nl_i in "${!nl_srun_args[@]}"; do
+    if [[ ${nl_srun_args[nl_i]} = --container-mounts=* ]]; then
+      if [[ "${nl_srun_args[nl_i]}," != *":$1"[,:]* ]]; then nl_srun_args[nl_i]+=,$1:$1; fi
+      nl_mounts+=("$1") # every node must have it
+      return
+    fi
+  done
+  nl_srun_args+=("--container-mounts=$1:$1")
+}
+
+nl_source() { # nl_source FILE [NAME=VALUE]...: the variables that the machine's script sets, and nothing else of it
+  local nl_entry nl_var nl_seen=''
+  while IFS= read -r -d '' nl_entry; do
+    nl_var=${nl_entry%%=*}
+    nl_seen=1
+    if [[ " ${*:2} " = *" $nl_entry "* ]]; then continue; fi # its own way in
+    case $nl_var in
+    _ | SHLVL | PWD | OLDPWD | PATH | LD_* | BASH* | ENV | IFS | nl_* | SLURM* | NEMO_LAUNCH_* | *[!A-Za-z0-9_]*) ;;
+    *) if [[ ${!nl_var-} != "${nl_entry#*=}" || -z ${!nl_var+set} ]]; then nl_set "$nl_entry"; fi ;;
+    esac
+  done < <(
+    if [[ $# -gt 1 ]]; then export "${@:2}"; fi
+    trap - EXIT USR1 TERM INT HUP
+    # shellcheck source=/dev/null
+    . "$1" >&2 </dev/null
+    PATH=$nl_path env -0 # the script may have left another
+  )
+  if [[ -z $nl_seen ]]; then nl_say "cannot use $1 on $nl_host: it ended the shell that read it"; fi
+}
+
 nl_start() { # runs the processes to their end: sets nl_rc
   local nl_rank=(--launcher "$nl_launcher" --ranks "$nl_ranks") nl_launch=() nl_run nl_cpus nl_dir=$nl_work_dir
+  local nl_words=("${nl_env[@]}")
+  if [[ $nl_library_path && " ${nl_user_env[*]} " != *' LD_LIBRARY_PATH '* ]]; then
+    nl_words=("${nl_env[@]/#LD_LIBRARY_PATH=/LD_LIBRARY_PATH=$nl_library_path:}")
+  fi
   if [[ $nl_contained ]]; then nl_dir=.; fi # pyxis sets it, and it may have another name inside
   nl_rank+=(--work-dir "$nl_dir")
   nl_run=("${nl_interpreter[@]}" "${nl_program[@]}")
@@ -247,8 +324,12 @@ nl_start() { # runs the processes to their end: sets nl_rc
   if [[ $nl_contained && ($nl_language = python || $nl_launcher = torchrun) ]]; then
     nl_launch+=(sh "$nl_job_dir/runner/python.sh" "$nl_ranks" "$nl_python" "${PYTHONPATH:-}")
   fi
-  if [[ ($nl_language = python || $nl_launcher = torchrun) && ${#nl_env[@]} != 0 ]]; then
-    nl_launch+=(env "${nl_env[@]}")
+  if [[ $nl_library_path ]]; then # what the image or the node has comes after it
+    # shellcheck disable=SC2016 # the other shell expands it
+    nl_launch+=(sh -c 'export LD_LIBRARY_PATH="$0${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"; exec "$@"' "$nl_library_path")
+  fi
+  if [[ ($nl_language = python || $nl_launcher = torchrun) && ${#nl_words[@]} != 0 ]]; then
+    nl_launch+=(env "${nl_words[@]}")
   fi
   if [[ $nl_launcher = torchrun ]]; then
     nl_launch+=("$nl_python" "$nl_job_dir/runner/node.py" --nodes "$nl_nodes" --nproc "$nl_ntasks_per_node"
@@ -259,7 +340,7 @@ nl_start() { # runs the processes to their end: sets nl_rc
     nl_launch+=("$nl_python" -IBS "$nl_job_dir/runner/rank.py" "${nl_rank[@]}" -- "${nl_run[@]}")
   else
     nl_launch+=(sh "$nl_job_dir/runner/rank.sh" "$nl_launcher" "$nl_ranks" "$nl_dir" "${#nl_interpreter[@]}"
-      "${#nl_env[@]}" "${nl_env[@]}" "${nl_run[@]}")
+      "${#nl_words[@]}" "${nl_words[@]}" "${nl_run[@]}")
   fi
 
   # Locally a group of its own, so that one signal reaches the processes and not this shell. Descriptor 9 is the lease.
@@ -316,6 +397,7 @@ for ((nl_i = ${#nl_pythonpath[@]} - 1; nl_i >= 0; nl_i--)); do
 done
 export PYTHONUNBUFFERED=${PYTHONUNBUFFERED-1}
 
+if [[ ${#nl_fabric[@]} != 0 ]]; then nl_use_fabric; fi
 if [[ $nl_setup ]]; then
   trap 'nl_rc=$?; nl_end $((nl_rc ? nl_rc : 1)) setup "setup left the batch script with exit code $nl_rc on $nl_host"' EXIT
   if [[ -z $nl_contained ]]; then

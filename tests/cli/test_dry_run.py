@@ -55,3 +55,24 @@ def test_a_dry_run_on_slurm_needs_no_queue(cli: Cli, tmp_path: Path) -> None:
     assert cli.created() == []
     calls = (tmp_path / "calls").read_text() if (tmp_path / "calls").exists() else ""
     assert "sbatch" not in calls
+
+
+def test_a_dry_run_says_which_values_are_the_presets(cli: Cli, tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("sbatch", "squeue", "scontrol", "sinfo", "sacct", "scancel", "srun"):
+        (tools / name).write_text("#!/bin/sh\n")
+        (tools / name).chmod(0o755)
+    words = ["-e", "slurm", "--slurm-type", "hcc-a3m", "-s", cli.script("a.sh", "true\n"), "-n", "2", "--mem", "64G"]
+    done = cli(*words, "--dry-run", PATH=f"{tools}:{cli.env['PATH']}")
+    assert done.code == 0, done
+    for option in ("--nodes=2", "--ntasks-per-node=8", "--gpus-per-node=8", "--mem=64G", "--exclusive"):
+        assert f"#SBATCH {option}\n" in done.out
+    (note,) = [line for line in done.out.splitlines() if line.startswith("# Note: from the preset hcc-a3m ")]
+    assert note.endswith(": gpus_per_node=8, ntasks_per_node=8, exclusive=true; the network tcpxo, where a node has it")
+
+
+def test_a_cluster_type_that_does_not_exist_is_refused(cli: Cli) -> None:
+    done = cli("-e", "slurm", "--slurm-type", "hcc-a3n", "-s", cli.script("a.sh", "true\n"), "--dry-run")
+    assert (done.code, done.out) == (2, "")
+    assert "--slurm-type: there is no preset 'hcc-a3n'. Did you mean hcc-a3" in done.err

@@ -134,3 +134,16 @@ def test_show_5_exit_code_seven_through_torchrun_here(here: Scene) -> None:
     assert block(done.stdout)["Exit code"] == "7"
     (task,) = here.status()
     assert (task["failure"]["rank"], task["failure"]["followed"]) == (1, 1)
+
+
+def test_n_2_of_a_cluster_type_is_16_processes(there: Scene) -> None:
+    """The documented launch: processes, GPUs and a network that this machine does not have."""
+    there.launcher.write("who.sh", 'echo "rank $RANK of $WORLD_SIZE, $SLURM_GPUS_ON_NODE GPUs, ${NCCL_NET-no net}"\n')
+    asked = ["-e", "slurm", "--slurm-type", "hcc-a3u", "--partition", "a3u", "-s", "who.sh", "-n", "2"]
+    done = there(*asked, "--experiment-name", "typed", "--wait", timeout=170)
+    assert done.returncode == 0, there.log()
+    log = there.log()
+    assert {int(rank) for rank in re.findall(r"rank (\d+) of 16, 8 GPUs, no net", log)} == set(range(16)), log
+    assert "no network of this cluster type on a3u-0 (looked for /usr/local/gib)" in log
+    shown = there("show", "typed", "config")
+    assert "name: hcc-a3u" in shown.stdout and "ntasks_per_node: 8" in shown.stdout

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from nemo_launch import environment, runner
-from nemo_launch.config import rules
+from nemo_launch.config import presets, rules
 from nemo_launch.config.executor import SlurmConfig
 from nemo_launch.errors import Problem, SchedulerError, SchedulerRefused
 from nemo_launch.executors.base import Handle, Job, Ledger, LogSource, Observation, Plan, Recovery, State
@@ -156,6 +156,7 @@ class SlurmExecutor:
         defaults = commands.site_defaults(self.config, environ)
         notes = [f"{name}={value} of your environment applies" for name, value in defaults.items()]
         notes += rules.without_effect(self.config)
+        notes += _of_preset(self.config)
         image = self.config.container_image or ""
         if image.startswith("/") and not self.transport.exists(image):
             notes.append(f"{image} is not on this machine; the nodes must see it")
@@ -195,3 +196,17 @@ class SlurmExecutor:
         paths = TaskPaths(*(os.path.join(os.path.dirname(p), name) for p in (plan.paths.dir, plan.paths.job_dir)))
         job = Job(name, paths, handle)
         return self.poll([job])[job.key].state
+
+
+def _of_preset(config: SlurmConfig) -> list[str]:
+    """Which values are the preset's, in a line."""
+    preset = presets.described(config)
+    if preset is None:
+        return []
+    values = {
+        name: str(value).lower() if value is True or value is False else value
+        for name, value in preset["fields"].items()
+    }
+    given = ", ".join(f"{name}={value}" for name, value in values.items()) or "nothing"
+    network = f"; the network {' or '.join(preset['fabrics'])}, where a node has it" if preset["fabrics"] else ""
+    return [f"from the preset {preset['name']} ({preset['file']}): {given}{network}"]

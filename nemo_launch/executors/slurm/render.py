@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from nemo_launch import layout, runner
+from nemo_launch.config import presets
 from nemo_launch.config.executor import SlurmConfig
 from nemo_launch.executors.slurm import containers
 from nemo_launch.layout import TaskPaths
@@ -90,8 +91,10 @@ def values(
     has: frozenset[str] = containers.OPTIONS,
 ) -> dict[str, str | int | tuple[str, ...]]:
     """What the skeleton needs to know (``runner.VALUES``)."""
+    secrets = tuple(secrets)
     contained = containers.srun_args(config, task, paths, secrets, has)
     mpi = (f"--mpi={config.mpi}",) if config.mpi else ()
+    fabric = presets.words(config)
     return {
         "nl_scheduler": "slurm",
         "nl_experiment": os.path.basename(os.path.dirname(paths.dir)),
@@ -109,6 +112,8 @@ def values(
         "nl_cpus_per_task": config.cpus_per_task or "",
         "nl_gpus_per_node": config.gpus_per_node or "",
         "nl_master_port": config.master_port,
+        "nl_fabric": fabric,
+        "nl_user_env": tuple(dict.fromkeys((*config.env_vars, *task.env, *secrets))) if fabric else (),
         "nl_srun_args": (*mpi, *contained, *config.srun_args),
         "nl_container_name": config.container_name or "" if contained else "",
         "nl_mounts": containers.sources(config, task, paths),

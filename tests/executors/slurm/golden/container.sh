@@ -25,6 +25,8 @@ nl_ntasks_per_node=1
 nl_cpus_per_task=''
 nl_gpus_per_node=''
 nl_master_port=13742
+nl_fabric=()
+nl_user_env=()
 nl_srun_args=( --container-image=/images/nemo.sqsh --container-mounts=/home/ann/work:/home/ann/work,/home/ann/.nemo_run/experiments/demo/demo_1753123402/demo:/home/ann/.nemo_run/experiments/demo/demo_1753123402/demo,/scratch/logs:/scratch/logs,/data:/d:ro --container-workdir=/home/ann/work --container-env=HF_HOME,HF_TOKEN,NCCL_DEBUG,NEMO_LAUNCH_LOG_DIR,TORCH_HOME --no-container-mount-home )
 nl_container_name=''
 nl_mounts=( /images/nemo.sqsh /home/ann/work /home/ann/.nemo_run/experiments/demo/demo_1753123402/demo /scratch/logs /data )

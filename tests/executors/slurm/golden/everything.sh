@@ -41,6 +41,8 @@ nl_ntasks_per_node=2
 nl_cpus_per_task=12
 nl_gpus_per_node=2
 nl_master_port=20000
+nl_fabric=()
+nl_user_env=()
 nl_srun_args=( --mpi=pmix --cpu-bind=cores )
 nl_container_name=''
 nl_mounts=()
