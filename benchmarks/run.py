@@ -23,6 +23,7 @@ CHECKOUT = os.path.dirname(HERE)
 sys.path[:0] = [HERE, CHECKOUT]
 
 import pairs  # noqa: E402
+import recipe_rows  # noqa: E402
 import slurm_rows  # noqa: E402
 
 
@@ -71,6 +72,8 @@ def main() -> int:
     args = parser.parse_args()
     rounds = 3 if args.quick else args.rounds
     rows = list(start_up(rounds))
+    with tempfile.TemporaryDirectory(prefix="nemo-launch-bench-") as folder:
+        rows += [Row(*row) for row in recipe_rows.rows(CHECKOUT, folder, rounds)]
     cluster = slurm_rows.cluster_environment(CHECKOUT)
     if cluster is None:
         print("no Slurm cluster here (set SLURM_CONF, or run as root for the tests' own): its rows are missing")

@@ -8,7 +8,6 @@ which fiddle finishes them.
 from __future__ import annotations
 
 import json
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from nemo_launch import runner
 from nemo_launch.buildables import encode_values
 from nemo_launch.buildables.encode_names import Names, Refused
 from nemo_launch.buildables.encode_sources import Sources
+from nemo_launch.buildables.fields import below
 from nemo_launch.errors import InputError, Problem
 
 #: Files of ``runner/`` that travel with every recipe, and where they lie.
@@ -193,7 +193,7 @@ class Graph:
     def _items(self, value: Mapping[Any, Any], path: str, leaf: bool) -> list[list[Any]]:
         items = []
         for key, item in value.items():
-            place = _below(path, key)
+            place = below(path, key)
             items.append([self.value(key, place, leaf=True), self.value(item, place, leaf=leaf)])
         return items
 
@@ -214,7 +214,7 @@ class Graph:
         given, metadata = value.__flatten__()
         encoded = {}
         for name, item in zip(metadata.argument_names, given, strict=True):
-            place = _below(path, name)
+            place = below(path, name)
             before, self._makes = self._makes, False
             encoded[name] = self.value(item, place)
             if self._makes and kind == "config":
@@ -232,15 +232,6 @@ class Graph:
             tags = ", ".join(sorted(str(tag) for tag in value.__argument_tags__["value"]))
             raise Refused(f"no value was set for {tags}", "Set one with fiddle.set_tagged, or give TAG.new a default.")
         return self.value(value.__arguments__["value"], path)
-
-
-def _below(path: str, key: object) -> str:
-    """The place of a field (text) or an element below another, as an override names it."""
-    if isinstance(key, str):
-        if not re.fullmatch(r"[^\W\d]\w*", key):
-            return f'{path}["{key}"]'
-        return f"{path}.{key}" if path else key
-    return f"{path}[{encode_values.shown(key)}]"
 
 
 _KINDS: tuple[tuple[str, Callable[..., Any]], ...] = (

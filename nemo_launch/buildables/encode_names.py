@@ -10,12 +10,12 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from nemo_launch.buildables.loading import MARK
+
 _SITE = frozenset(["site-packages", "dist-packages"])
 _OWN = "nemo_launch"
 #: What makes recipes, and is not needed to run them.
 LAUNCHERS = frozenset([_OWN, "nemo_run", "fiddle"])
-MARK = "__nemo_launch_recipe__"
-"""A module with this name in it exists only here: what it defines travels by source."""
 
 
 class Refused(Exception):
@@ -56,6 +56,10 @@ class Names:
         if is_definition and self._only_here(module):
             return self._by_source(value, path)
         if module and qualname and find(module, qualname, value):
+            # torch.nn.functional.gelu says that it comes from a module without a file
+            elsewhere = self._elsewhere(value, qualname) if self.reason(module) and not is_definition else ""
+            if elsewhere:
+                return elsewhere
             self._check(module, f"{module}.{qualname}")
             return f"{module}:{qualname}"
         # functools.wraps gives a function the name of another one. Of other objects the state may have changed since.
@@ -183,6 +187,8 @@ def claimed(value: Any) -> tuple[str, str]:
     name = getattr(value, "__name__", "")
     if isinstance(owner, type) and isinstance(name, str):  # a class method
         return owner.__module__, f"{owner.__qualname__}.{name}"
+    if isinstance(value, (types.MethodDescriptorType, types.WrapperDescriptorType)):  # str.upper
+        return value.__objclass__.__module__, f"{value.__objclass__.__qualname__}.{name}"
     module, qualname = getattr(value, "__module__", None), getattr(value, "__qualname__", name)
     return (module if isinstance(module, str) else ""), (qualname if isinstance(qualname, str) else "")
 
@@ -214,16 +220,23 @@ def refusal(value: Any, module: str, qualname: str) -> Refused:
     full = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
     if isinstance(value, types.FunctionType) and value.__name__ == "<lambda>":
         return Refused("a lambda has no name that a node could find", "Write it as a function (def) of a module.")
-    if isinstance(value, types.MethodType):
+    owner = getattr(value, "__self__", None)
+    is_method = isinstance(value, types.BuiltinMethodType) and not isinstance(
+        owner, (type, types.ModuleType, type(None))
+    )
+    if isinstance(value, types.MethodType) or is_method:
         what = f"{qualname} is a method of an object, and the object cannot travel"
         return Refused(what, "Use a function, and give it what it needs as a Config.")
+    if getattr(value, "__origin__", None) is not None:
+        what = f"{value} is a type hint, and nothing that could be given to a function on the node"
+        return Refused(what, f"Give the class itself, {getattr(value.__origin__, '__name__', value.__origin__)}.")
     if "<locals>" in qualname:
         what = f"{qualname} is defined inside a function, where no node could find it"
         return Refused(what, "Move it to the top level of its module.")
     if isinstance(value, type) or callable(value) and qualname:
         what = f"{module or 'no module'} has no {qualname} any more that is this {full}"
         return Refused(what, "Use the object that the name stands for now; a decorator may have replaced it.")
-    return Refused(f"a {full} is no value that can travel", _REMEDIES.get(full, _OTHERWISE.format(kind.__name__)))
+    return Refused(f"an object of type {full} cannot travel", _REMEDIES.get(full, _OTHERWISE.format(kind.__name__)))
 
 
 _OTHERWISE = "Write Config({}, ...) instead of the object, so that the node makes its own, or make it in the function."

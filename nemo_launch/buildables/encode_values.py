@@ -70,7 +70,23 @@ def call(value: Any) -> Call | None:
     """The call that makes a value again."""
     kind = type(value)
     maker = _CALLS.get(kind) or _BY_NAME.get(f"{kind.__module__}.{kind.__qualname__}")
-    return maker(value) if maker else None
+    if maker:
+        return maker(value)
+    if value is type(None):  # types.NoneType is younger than Python 3.8
+        return Call("builtins:type", [None])
+    return _numpy(value) if kind.__module__.partition(".")[0] == "numpy" else None
+
+
+def _numpy(value: Any) -> Call | None:
+    """A dtype without fields, or a number of one."""
+    import numpy
+
+    if isinstance(value, numpy.dtype):
+        return Call("numpy:dtype", [value.str]) if value.fields is None and value.kind in "biufcSUMm" else None
+    if isinstance(value, numpy.generic) and value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
+        name = value.dtype.name
+        return Call(f"numpy:{'bool_' if name == 'bool' else name}", [value.item()])
+    return None
 
 
 def order(value: Any) -> tuple[str, str]:

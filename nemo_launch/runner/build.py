@@ -7,16 +7,19 @@ scalar that JSON lacks (``{"float": "nan"}``).
 
 from __future__ import annotations
 
-import base64
+import binascii
 import collections
 import importlib
 import json
 import os
 import sys
-import traceback
-from typing import Any, Callable, Dict, List
+import traceback  # at once: an import inside the hook makes Python forget that it ends by Ctrl-C
 
 from . import factories
+
+TYPE_CHECKING = False  # importing typing would cost more than building most graphs
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ENTRY = os.path.join(os.path.dirname(os.path.dirname(HERE)), "recipe.py")
@@ -67,7 +70,7 @@ def pairs(items: List[Any], built: List[Any]) -> Dict[Any, Any]:
 SCALARS: Dict[str, Callable[[Any], Any]] = {
     "float": float,
     "int": lambda text: int(text, 16),  # decimal text of any length is refused by newer Pythons
-    "bytes": base64.b64decode,
+    "bytes": binascii.a2b_base64,
     "constant": {"Ellipsis": Ellipsis, "NotImplemented": NotImplemented}.__getitem__,
 }
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
-from typing import Any, Callable, Dict, List, Tuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Tuple
 
 
 class Factory:

@@ -11,9 +11,12 @@ import json
 import linecache
 import os
 import sys
-from typing import Any, Dict, List
 
 from . import build
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List
 
 
 def load(namespace: Dict[str, Any]) -> None:

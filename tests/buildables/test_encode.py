@@ -172,6 +172,8 @@ class Number(int):
         ((x for x in "abc"), "generator"),
         (threading.Lock(), "lock"),
         (object(), "object"),
+        ("".join, "method of an object"),
+        (list[int], "type hint"),
         (parts.Thing(), "Thing"),
         (Number(3), "Number"),
         (fdl.NO_VALUE, "no value"),
@@ -189,6 +191,21 @@ def test_what_cannot_travel_is_refused_with_its_path(value: Any, says: str | Non
         return
     ((where, what, fix),) = refused({"deep": [1, value]})
     assert where.startswith("a.deep[1]") and says in what and fix
+
+
+def test_names_of_torch_and_numpy() -> None:
+    torch = pytest.importorskip("torch")
+    numpy = pytest.importorskip("numpy")
+    from nemo_launch.runner import build
+
+    relu, gelu = torch.relu, torch.nn.functional.gelu  # both say that they come from nowhere
+    values = [torch.bfloat16, torch.strided, torch.device("cuda:1"), torch.Size([1, 2]), relu, gelu, torch.Tensor.add]
+    values += [torch.optim.AdamW, numpy.add, numpy.float32, numpy.dtype("int8"), numpy.dtype("U3"), numpy.float32(1.5)]
+    values += [numpy.bool_(True), type(None), str.upper, torch.nn.functional]
+    made = build.build(json.loads(lowered(values).files["graph.json"]))()
+    assert made == values and list(map(type, made)) == list(map(type, values))
+    for bad in (torch.ones(1), numpy.ones(1), torch.nn.Linear(1, 1), numpy.dtype([("a", int)])):
+        assert refused([bad])[0][0] == "a[0]"
 
 
 def test_all_problems_are_told_at_once() -> None:
