@@ -51,7 +51,7 @@ def _dispatch(prog: str, words: list[str]) -> int:
     if words and words[0] in VERBS:
         from importlib import import_module
 
-        verb = import_module(f"nemo_launch.cli.{words[0]}")
+        verb = import_module(f"nemo_launch.cli.{words[0].replace('-', '_')}")
         return int(verb.run(prog, words[1:]))
     if "-h" in words or "--help" in words:
         from nemo_launch.cli.parser import launch_parser

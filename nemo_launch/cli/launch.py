@@ -25,10 +25,15 @@ def run(prog: str, argv: list[str]) -> int:
         output.say(f"nemo_launch {nemo_launch.__version__}\n")
         return 0
     from nemo_launch.cli.request import build
+
+    return go(prog, flags, build(prog, flags, words, unknown))
+
+
+def go(prog: str, flags: argparse.Namespace, asked: request.Request) -> int:
+    """Launch a request, or show what would be; then follow, wait or return."""
     from nemo_launch.errors import InputError
     from nemo_launch.views import errors
 
-    asked = build(prog, flags, words, unknown)
     for text in asked.notes:
         output.tell(errors.note(prog, text))
     experiment = asked.experiment

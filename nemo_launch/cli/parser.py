@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import NoReturn
 
-from nemo_launch.cli.flags import FLAGS, GROUPS
+from nemo_launch.cli.flags import FLAGS, GROUPS, Flag
 from nemo_launch.errors import InputError, Problem
 
 VERBS = {
@@ -16,10 +16,11 @@ VERBS = {
     "list": "experiments and their states",
     "show": "an experiment's record, script or configuration",
     "profiles": "the named executors of profiles.yaml",
+    "import-image": "turn an image of a registry into a .sqsh file, by a Slurm job",
 }
 
 #: Commands of other versions: whoever has read of them should not be told that a script is missing.
-LATER = ("import-image", "rl", "attach", "node-shell")
+LATER = ("rl", "attach", "node-shell")
 
 _EPILOG = """\
 examples:
@@ -121,12 +122,17 @@ def launch_parser(prog: str) -> Parser:
     for title, flags in GROUPS.items():
         group = parser.add_argument_group(title)
         for flag in flags:
-            if flag.metavar:
-                action = "append" if flag.repeat else "store"
-                group.add_argument(*flag.names, dest=flag.dest, metavar=flag.metavar, action=action, help=flag.help)
-            else:
-                group.add_argument(*flag.names, dest=flag.dest, action="store_true", help=flag.help)
+            add_flag(group, flag)
     return parser
+
+
+def add_flag(parser: argparse._ActionsContainer, flag: Flag) -> None:
+    """Let a parser, or a group of one, know a launch flag."""
+    if flag.metavar:
+        action = "append" if flag.repeat else "store"
+        parser.add_argument(*flag.names, dest=flag.dest, metavar=flag.metavar, action=action, help=flag.help)
+    else:
+        parser.add_argument(*flag.names, dest=flag.dest, action="store_true", help=flag.help)
 
 
 def verb_parser(prog: str, verb: str, **kwargs: object) -> Parser:

@@ -61,22 +61,22 @@ def build(prog: str, flags: argparse.Namespace, words: list[str], unknown: list[
         raise InputError(Problem(f"{words[0]} is not in this version", "", f"{prog} --help shows what is."))
     recipe, path, problems = _recipe(flags, words, unknown)
     problems += [_unknown(prog, word, isinstance(recipe, Script)) for word in unknown]
-    problems += typed.empty(flags) + _modes(flags)
+    problems += typed.empty(flags) + modes(flags)
     values, more = typed.of_flags(flags)
     problems += more
     if flags.script is None and not unknown:
         problems.append(_no_script(prog, words))
 
-    kind, layers, more = _layers(flags)
+    kind, given, more = layers(flags)
     problems += more
     notes: list[str] = []
     if path:
         block, more = _block(path, CONFIGS[kind], notes)
-        layers.insert(0, block)
+        given.insert(0, block)
         problems += more
-    merged = merge([*layers, Layer(lambda key: BY_FIELD[key].shown, values, adds=True)])
+    merged = merge([*given, Layer(lambda key: BY_FIELD[key].shown, values, adds=True)])
     if kind == "slurm":
-        _default_partition(merged)
+        default_partition(merged)
     config, more = check(CONFIGS[kind], merged.values, merged.place, from_text=set(values))
     problems += more + _idle(values, config, path, flags.entrypoint)
 
@@ -89,7 +89,7 @@ def build(prog: str, flags: argparse.Namespace, words: list[str], unknown: list[
     mode = next((mode for mode in ("follow", "wait", "detach") if getattr(flags, mode)), "")
     mode = mode or ("follow" if kind == "local" else "detach")
     request = Request(
-        experiment, executor, mode, lambda where: _place(merged, where), bool(flags.experiment_name), tuple(notes)
+        experiment, executor, mode, lambda where: place(merged, where), bool(flags.experiment_name), tuple(notes)
     )
     if problems:
         try:
@@ -102,7 +102,7 @@ def build(prog: str, flags: argparse.Namespace, words: list[str], unknown: list[
     return request
 
 
-def _place(merged: Merged, where: str) -> str:
+def place(merged: Merged, where: str) -> str:
     words = {"script": "-s/--script", "title": "--experiment-name", "entrypoint": "--entrypoint"}
     if where in words:
         return words[where]
@@ -130,31 +130,31 @@ def _no_script(prog: str, words: list[str]) -> Problem:
     return Problem("there is no script to run", "-s/--script", f"Name one: {prog} -s FILE. {prog} --help tells more.")
 
 
-def _modes(flags: argparse.Namespace) -> list[Problem]:
+def modes(flags: argparse.Namespace) -> list[Problem]:
     given = [f"--{mode}" for mode in ("wait", "follow", "detach") if getattr(flags, mode)]
     return [Problem(f"{' and '.join(given)} exclude each other", "", "Keep one.")] if len(given) > 1 else []
 
 
-def _layers(flags: argparse.Namespace) -> tuple[str, list[Layer], list[Problem]]:
+def layers(flags: argparse.Namespace) -> tuple[str, list[Layer], list[Problem]]:
     """Kind of executor, and what profile and ``--config`` say."""
-    layers: list[Layer] = []
+    found: list[Layer] = []
     kind, problems = flags.executor, []
     if kind and kind not in CONFIGS:
         from nemo_launch.config import profiles
 
         try:
             profile = profiles.load(flags.work_dir or ".").resolve(kind)
-            kind, layers = profile.kind, [profile.layer]
+            kind, found = profile.kind, [profile.layer]
         except InputError as error:
             kind = None
             problems += [p if p.where else p._replace(where="-e/--executor") for p in error.problems]
     if flags.config:
         try:
             kind, layer = _config_file(flags.config, kind)
-            layers.append(layer)
+            found.append(layer)
         except InputError as error:
             problems += error.problems
-    return kind or "local", layers, problems
+    return kind or "local", found, problems
 
 
 def _config_file(path: str, kind: str | None) -> tuple[str | None, Layer]:
@@ -253,7 +253,7 @@ def _block(path: str, config: type[ExecutorConfig], notes: list[str]) -> tuple[L
     return Layer(f"{path}: [tool.nemo-launch]", kept), []
 
 
-def _default_partition(merged: Merged) -> None:
+def default_partition(merged: Merged) -> None:
     in_job = "SLURM_JOB_ID" in os.environ
     if "partition" not in merged.values and (in_job or not os.environ.get("SBATCH_PARTITION")):
         merged.values["partition"] = DEFAULT_PARTITION

@@ -46,7 +46,7 @@ def test_help_imports_next_to_nothing(words: list[str]) -> None:
         "nemo_launch.cli.verbs",
         "nemo_launch.errors",
         "nemo_launch.cli.streams",
-        f"nemo_launch.cli.{words[0]}",
+        f"nemo_launch.cli.{words[0].replace('-', '_')}",
     }
 
 

@@ -12,18 +12,22 @@ import pytest
 
 from tests.docs.page import PAGES, ROOT, Step, languages, missing, steps
 from tests.lab import Lab, Launcher
+from tests.lab.pyxis import Images
+from tests.lab.pyxis.enroot import Tools
 
+#: The page for clusters with pyxis.
+CONTAINERS = "docs/containers.md"
 MakeLauncher = Callable[[Lab | None], Launcher]
 
 
 class Reader:
     """Somebody without rights who has a fresh clone and follows one page from its top."""
 
-    def __init__(self, launcher: Launcher) -> None:
+    def __init__(self, launcher: Launcher, **env: str) -> None:
         self.launcher = launcher
         self.clone = launcher.user.make_dir(launcher.workspace / "nemo_launch")
         _copy_checkout(self.clone)
-        self._env = launcher.env()
+        self._env = launcher.env(**env)
         del self._env["NEMORUN_HOME"]  # the reader has only what the page says
         self._cwd = str(self.clone)
 
@@ -76,9 +80,9 @@ def _copy_checkout(target: Path) -> None:
     subprocess.run(["chown", "-R", f"{owner.st_uid}:{owner.st_gid}", str(target)], check=True)
 
 
-def follow(page: str, launcher: Launcher, slurm: bool) -> None:
+def follow(page: str, launcher: Launcher, slurm: bool, **env: str) -> None:
     """Take the steps of a page that are for this kind of machine; what it shows must be what is printed."""
-    reader = Reader(launcher)
+    reader = Reader(launcher, **env)
     for step in steps((ROOT / page).read_text()):
         if step.slurm is not slurm and not step.setting:
             continue
@@ -98,9 +102,17 @@ def test_what_a_page_says_works_on_one_machine(page: str, make_launcher: MakeLau
     follow(page, make_launcher(None), slurm=False)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if has(page, slurm=True)])
+@pytest.mark.parametrize("page", [page for page in PAGES if has(page, slurm=True) and page != CONTAINERS])
 def test_what_a_page_says_works_on_slurm(page: str, make_launcher: MakeLauncher, slurm: Lab) -> None:
     follow(page, make_launcher(slurm), slurm=True)
+
+
+def test_what_the_page_on_containers_says_works_on_slurm(
+    make_launcher: MakeLauncher, make_workspace: Callable[[], Path], slurm_pyxis: Lab, images: Images
+) -> None:
+    launcher = make_launcher(slurm_pyxis)
+    tools = Tools(launcher.user, make_workspace() / "tools", images.without_bash)
+    follow(CONTAINERS, launcher, slurm=True, PATH=tools.path(launcher.env()["PATH"]))
 
 
 @pytest.mark.parametrize("page", PAGES)

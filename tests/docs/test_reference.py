@@ -8,6 +8,7 @@ from dataclasses import MISSING, fields
 import pytest
 
 from nemo_launch.cli.flags import BY_FIELD, FLAGS
+from nemo_launch.cli.parser import VERBS
 from nemo_launch.config.executor import CONFIGS, ExecutorConfig, LocalConfig, SlurmConfig
 from nemo_launch.executors.base import State
 from tests.docs.page import PAGES, ROOT, prose
@@ -68,7 +69,7 @@ def test_every_launch_flag_is_described() -> None:
 
 
 def test_every_flag_that_a_page_names_exists(launcher: Launcher) -> None:
-    verbs = ("status", "logs", "cancel", "list", "show", "profiles")
+    verbs = tuple(VERBS)
     helps = [launcher(*verb, "--help").stdout for verb in [(), *((verb,) for verb in verbs)]]
     real = set(_FLAG.findall("\n".join(helps)))
     for page in PAGES:
