@@ -29,9 +29,10 @@ _STUB = '''"""What a recipe needs of %s, as it was when it was launched; the tex
 
 __import__("nemo_launch_node.sources", fromlist=["load"]).load(globals())
 '''
+_ORDER = "Move them into a module of the work dir, and import it."
 #: What every module has, or gets where it is loaded.
 _OF_MODULES = frozenset(
-    ["__name__", "__file__", "__builtins__", "__doc__", "__package__", "__spec__", "__loader__", "__annotations__"]
+    ["__name__", "__file__", "__builtins__", "__package__", "__spec__", "__loader__", "__annotations__"]
 )
 
 
@@ -61,7 +62,12 @@ class Sources:
             qualname = top = next((name for name, one in names.items() if one is value), "")
         if not top or not _defined_in(sys.modules[module], top, vars(sys.modules[module])[top]):
             raise refusal(value, *claimed(value))
-        return f"{self._of(module).hold(top, path)}:{qualname}"
+        home = self._of(module)
+        home.hold(top, path)
+        if home.is_open(top):
+            what = f"it holds {top}, which is not there yet: what {top} needs is needed to make it"
+            raise Refused(what, _ORDER)
+        return f"{home.name}:{qualname}"
 
     def _of(self, module: str) -> _Module:
         if module not in self._modules:
@@ -96,6 +102,8 @@ class _Module:
         self.steps: list[list[Any]] = []
         self.defined: list[str] = []
         self._held: dict[str, bool] = {}
+        self._open: set[str] = set()
+        self._needs: dict[str, list[str]] = {}
         graph.nodes = _Steps(self.steps)
         file = getattr(module, "__file__", None)
         self.file = os.path.abspath(file) if isinstance(file, str) else ""
@@ -111,17 +119,22 @@ class _Module:
         below = lies_below(self.file, self.sources.roots) if self.file else ""
         return f'{{"file": {json.dumps(self.file)}, "below": {json.dumps(below)}, "steps": [\n{steps}\n]}}\n'
 
-    def hold(self, name: str, path: str) -> str:
-        """Bring a name of the module along; the module's name on the node. Problems are added to ``sources``."""
+    def hold(self, name: str, path: str) -> None:
+        """Bring a name of the module along. Problems are added to ``sources``."""
         if name in self._held or name in _OF_MODULES or name not in vars(self.module):
-            return self.name
+            return
         self._held[name] = True
+        self._open.add(name)
         value = vars(self.module)[name]
         try:
             self._hold(name, value, path)
         except Refused as refused:
             self.sources.problems.append(Problem(refused.what, path, refused.fix))
-        return self.name
+        self._open.discard(name)
+
+    def is_open(self, name: str) -> bool:
+        """Whether a name is on its way, and not there yet."""
+        return name in self._open
 
     def _hold(self, name: str, value: Any, path: str) -> None:
         if _defined_in(self.module, name, value):
@@ -138,6 +151,7 @@ class _Module:
         text = source_text.find(self.module, name, value)
         text = source_uses.without_decorators(text, self._is_launchers)
         uses = source_uses.uses(text)
+        self._needs[name] = [*uses.made, *uses.called]
         for used in uses.made:
             self._settled(used, text.file, _inside(path, name, used))
             self.hold(used, _inside(path, name, used))
@@ -145,10 +159,26 @@ class _Module:
         if absent and "annotations" not in text.features:
             text = source_uses.with_quoted(text, absent.__contains__)
         self._import(uses.chains, name)
+        self._in_order(name, uses.made)
         self.steps.append(["define", source_text.shown(text.file), text.line, text.text, list(text.features)])
         self.defined.append(name)
+        self._open.discard(name)
         for used in uses.called:
             self.hold(used, _inside(path, name, used))
+
+    def _in_order(self, name: str, made: list[str]) -> None:
+        """What a definition calls while it is made must be there: a registry that holds what registers there is not."""
+        seen: dict[str, None] = dict.fromkeys(used for used in made if used != name)
+        for used in seen.copy():
+            left = [used]
+            while left:
+                for more in self._needs.get(left.pop(), ()):
+                    if more not in seen and more != name:
+                        seen[more] = None
+                        left.append(more)
+        missing = [used for used in seen if used in self._open]
+        if missing:
+            raise Refused(f"{name} is made with {missing[0]}, and {missing[0]} needs {name}", _ORDER)
 
     def _settled(self, name: str, file: str, path: str) -> None:
         """A definition saw a value when it was made; what travels is the value that the name has now."""

@@ -45,6 +45,9 @@ def find(module: types.ModuleType, name: str, value: Any) -> Text:
     Raises:
         Refused: there is no source, or another one by now.
     """
+    if hasattr(value, "registry") and hasattr(value, "dispatch"):
+        what = f"{name} is a functools.singledispatch, whose other functions are not part of it"
+        raise Refused(what, "Move them into a module of the work dir, and import it.")
     function = _function(value)
     if function is not None:
         file = function.__code__.co_filename
@@ -55,6 +58,7 @@ def find(module: types.ModuleType, name: str, value: Any) -> Text:
                     continue
                 text = _cut(file, lines, node, _features(function.__code__))
                 if any(_same(one, function.__code__) for one in _codes(text, tree, node)):
+                    _check_function(function, node, tree, name)
                     return text
         raise _lost(name, file, module)
     files = _files(value, module)
@@ -97,8 +101,23 @@ def _lost(name: str, file: str, module: types.ModuleType) -> Refused:
     if not file or not linecache.getlines(file, vars(module)):
         what = f"the source of {name} cannot be read (a program given with -c or on standard input has none)"
         return Refused(what, "Write it into a file, and launch that or import from it.")
-    what = f"{name} is not in {file} as it was when it was loaded"
-    return Refused(what, "Load it again (run the cell, start the program anew), then launch.")
+    what = f"{name} is not what {shown(file)} says: the file, or {name} itself, was changed since it was loaded"
+    fix = "Load it again (run the cell, start the program anew), or write what was changed into its definition."
+    return Refused(what, fix)
+
+
+def _check_function(function: types.FunctionType, node: Definition, tree: ast.Module, name: str) -> None:
+    """What of a function is in no text."""
+    attributes = sorted(set(vars(function)) - {"__wrapped__"})
+    if attributes and not getattr(node, "decorator_list", ()):
+        what = f"{name}.{attributes[0]} was set, and attributes of functions do not travel"
+        raise Refused(what, "Use a name of the module instead.")
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Call) and getattr(inner.func, "id", "") == "globals":
+            what = f"{name} calls globals(), which tells nobody what it needs"
+            raise Refused(what, "Name what it uses, or move it into a module of the work dir and import that.")
+        if isinstance(inner, ast.Import) and any(alias.name == "__main__" for alias in inner.names):
+            raise Refused(f"{name} imports __main__, which is another program on the node", "Use its names directly.")
 
 
 def _function(value: Any) -> types.FunctionType | None:
@@ -203,13 +222,28 @@ def _is_class_of(text: Text, tree: ast.Module, node: Definition, value: Any) -> 
     if not isinstance(value, type):
         return False
     inside = [one for body in _codes(text, tree, node) for one in body.co_consts if isinstance(one, types.CodeType)]
+    given: dict[str, ast.expr] = {}
+    for one in node.body:
+        if isinstance(one, (ast.Assign, ast.AnnAssign)) and one.value is not None:
+            for part in one.targets if isinstance(one, ast.Assign) else [one.target]:
+                given[getattr(part, "id", "")] = one.value
     for name, member in vars(value).items():
         method = _function(getattr(member, "__func__", member))
-        if method is None or method.__module__ != value.__module__ or method.__qualname__ != f"{node.name}.{name}":
+        if method is None or method.__module__ != value.__module__:
+            continue
+        if method.__qualname__ != f"{node.name}.{name}":
+            if method.__qualname__.partition(".")[0] != node.name and not node.decorator_list and name not in given:
+                return False  # it was put there later
             continue
         if method.__code__.co_filename != text.file:  # generated, as by dataclass
             continue
         if not any(_same(one, method.__code__) for one in inside if one.co_name == name):
+            return False
+    for target, constant in given.items():
+        now = vars(value).get(target, Ellipsis)
+        simple = isinstance(constant, ast.Constant) and type(now) in (bool, int, float, str, bytes)
+        once = sum(_stores(one, target, True) for one in node.body) == 1
+        if simple and once and repr(now) != repr(ast.literal_eval(constant)):
             return False
     written = {one.name for one in node.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
     annotated = {getattr(one.target, "id", "") for one in node.body if isinstance(one, ast.AnnAssign)}

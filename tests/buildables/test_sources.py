@@ -238,6 +238,18 @@ HEAD = "import fiddle as fdl, functools, threading, os, sys\nfrom leave import l
         ("def train(): pass\nold = train\ndef train(): 1\nnew, train = train, old\n", "recipe", None),
         ("train = type('train', (), {})\n", None, ""),
         ("exec('def train(): pass')\n", "recipe", "cannot be read"),
+        ("@functools.singledispatch\ndef train(): pass\n", "recipe", "singledispatch"),
+        ("class train:\n    def f(self): 1\ndef g(self): 2\ntrain.f = g\n", "recipe", "was changed since"),
+        ("class train:\n    x = 1\ntrain.x = 2\n", "recipe", "was changed since"),
+        ("def train(): pass\ntrain.x = 2\n", "recipe", "attributes of functions"),
+        ("def train(): globals()\n", "recipe", "globals()"),
+        ("def train():\n    import __main__\n", "recipe", "another program"),
+        (
+            "R = {}\ndef r(f): R[1] = f; return f\n@r\ndef a(): 1\ndef train(): R[1]()\n",
+            "recipe (train uses R)[1]",
+            "needs",
+        ),
+        ("R = {}\ndef r(f): R[1] = f; return f\n@r\ndef train(): R\n", "recipe (r uses R)[1]", "needs"),
         ("class Meta(type): pass\ndef train(): pass\ntrain = Meta('train', (), {'run': lambda self: 0})\n", None, ""),
     ],
 )
@@ -255,7 +267,7 @@ def test_a_file_that_changed_since_it_was_loaded_is_refused(tmp_path: Path) -> N
     text = "def train():\n    return 1 + 2\nopen(__file__, 'a').close()\n"
     text += "changed = open(__file__).read().replace('1 + 2', '1 - 2')\nopen(__file__, 'w').write(changed)\n"
     launched = launch(tmp_path, HEAD + text + "leave(fdl.Partial(train))\n")
-    assert launched.code == 1 and "not in" in launched.err and "as it was when it was loaded" in launched.err
+    assert launched.code == 1 and "train is not what" in launched.err and "was changed since" in launched.err
 
 
 def test_what_lies_under_a_main_guard_travels_too(tmp_path: Path) -> None:
@@ -279,6 +291,77 @@ def test_annotations_that_the_node_has_no_names_for_do_not_break(tmp_path: Path)
     assert done.stdout == (
         "{'a': 'Dict[ str, nl.Script ]', 'é': <class 'int'>, 'b': 'LOCK', 'return': 'List[ nl.Task ]'} 15\n"
     ), done.stderr
+
+
+MANY = """\
+import asyncio, contextlib, dataclasses, enum
+from abc import ABC, abstractmethod
+from os.path import *
+from typing import NamedTuple
+try:
+    import not_there
+except ImportError:
+    not_there = None
+SHARED, COUNT = [], 0
+def helper(self): return "helped"
+class Abstract(ABC):
+    __hidden = 3
+    helper = helper
+    @abstractmethod
+    def f(self): ...
+    @property
+    def hidden(self): return self.__hidden
+class Meta(type):
+    def __new__(cls, name, bases, body): return super().__new__(cls, name, bases, {**body, "z": 9})
+class Real(Abstract):
+    __slots__ = ("q",)
+    class Inner(metaclass=Meta): v = 1
+    def __init__(self): super().__init__(); self.q = self.Inner.z
+    def f(self): return self.helper()
+class Row(NamedTuple):
+    x: int
+    y: int = 2
+class Flag(enum.Flag):
+    A = enum.auto()
+    B = enum.auto()
+BOTH = Flag.A | Flag.B
+@dataclasses.dataclass(frozen=True)
+class Tree:
+    left: "Tree" = None
+    row: Row = dataclasses.field(default_factory=lambda: Row(5))
+@functools.lru_cache(maxsize=None)
+def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)
+@contextlib.contextmanager
+def context():
+    yield 4
+async def later(): return [x async for x in steps()]
+async def steps():
+    for x in range(2): yield x
+def count():
+    global COUNT
+    COUNT += 1
+def print_(*args, end=SHARED): print(*args, end is SHARED)
+SHARED.append(1)
+if sys.platform != "none":
+    def train(real, row, flag, tree):
+        count(), count()
+        double = lambda x: helper(None) * x
+        with context() as four:
+            print_(real.f(), real.hidden, real.q, row, flag is BOTH, tree, fib(20), four, COUNT, not_there)
+        print_(asyncio.run(later()), join("a", "b"), [double(x) for x in (1, 2)], SHARED)
+else:
+    def train(): pass
+leave(fdl.Partial(train, fdl.Config(Real), Row(1), BOTH, fdl.Config(Tree, fdl.Config(Tree))))
+"""
+
+
+def test_what_definitions_look_like_in_practice(tmp_path: Path) -> None:
+    done = launch(tmp_path, HEAD + MANY).run()
+    tree = "Tree(left=Tree(left=None, row=Row(x=5, y=2)), row=Row(x=5, y=2))"
+    assert done.stdout.splitlines() == [
+        f"helped 3 9 Row(x=1, y=2) True {tree} 6765 4 2 None True",
+        "[0, 1] a/b ['helped', 'helpedhelped'] [1] True",
+    ], done.stderr
 
 
 def test_a_launchers_decorators_stay_here(tmp_path: Path) -> None:
