@@ -9,7 +9,7 @@ Layout (the first three levels are NeMo-Run's)::
             refused.json                                 … a no of the scheduler
             state.json                                   written by the local supervisor
             job.sh runner/ claim cancelled checkpoint-requested <job>.log
-            seen.json                                    what the scheduler said last
+            seen.json finding.json                       what the scheduler said last; what a failed attempt's log shows
             started-<job>-<restart>.json exit-<job>-<restart>.json ranks-<job>-<restart>/
     <home>/snapshots/<digest>/
 """
@@ -56,6 +56,11 @@ class TaskPaths:
     def state(self) -> str:
         """Local only: what the supervisor knows of the task."""
         return os.path.join(self.dir, "state.json")
+
+    @property
+    def finding(self) -> str:
+        """What the log of a failed attempt shows (see ``signatures``)."""
+        return os.path.join(self.dir, "finding.json")
 
     def patterns(self) -> TaskPaths:
         """The same paths as glob patterns, in which only ``*`` in place of an id stands for anything."""

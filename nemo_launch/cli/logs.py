@@ -50,6 +50,11 @@ def run(prog: str, argv: list[str]) -> int:
         from nemo_launch.cli.waiting import detached
 
         return detached(prog, experiment)
+    from nemo_launch.cli import waiting
+
+    for status in statuses:
+        for text in waiting.known(status):
+            output.tell(f"{prog}: {text}\n")
     return verbs.verdict(statuses) if asked.follow else 0
 
 

@@ -65,6 +65,15 @@ def failures(statuses: Sequence[TaskStatus]) -> Iterator[str]:
         else:
             why = f"exit code {seen.exit_code}" if seen.exit_code is not None else seen.reason
             yield f"{status.name} is {seen.state}" + (f": {why}" if why else "")
+        yield from known(status)
+
+
+def known(status: TaskStatus) -> Iterator[str]:
+    """What the log of a failed task shows, and what helps."""
+    if status.finding:
+        yield f"{status.name} shows {status.finding.name}: {status.finding.means}"
+        for remedy in status.finding.remedies:
+            yield f"remedy: {remedy}"
 
 
 @contextlib.contextmanager

@@ -12,6 +12,8 @@ from nemo_launch.errors import RecordError
 from nemo_launch.executors.base import Executor, Handle, Job, Observation, Recovery, State, job_dir
 from nemo_launch.experiments import ledger
 from nemo_launch.layout import ExperimentPaths
+from nemo_launch.signatures import Finding
+from nemo_launch.signatures.reading import finding
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,8 @@ class TaskStatus:
     job: Job
     executor: Executor
     observation: Observation
+    finding: Finding | None = None
+    """What the log of a failed task shows."""
 
 
 def observe(tasks: Sequence[tuple[Job, Executor]]) -> list[TaskStatus]:
@@ -34,7 +38,9 @@ def observe(tasks: Sequence[tuple[Job, Executor]]) -> list[TaskStatus]:
     statuses = []
     for job, executor in jobs:
         observation = seen.get(job.key) or _unsubmitted(job, job.key in open_ends)
-        statuses.append(TaskStatus(job.name, _owning(job, observation), executor, observation))
+        job = _owning(job, observation)
+        found_in_log = finding(job, executor, observation)
+        statuses.append(TaskStatus(job.name, job, executor, observation, found_in_log))
     return statuses
 
 

@@ -58,6 +58,11 @@ def _further(experiment_id: str, status: TaskStatus, program: str) -> Iterator[s
     yield from _parts(seen)
     if seen.failure:
         yield f"- First failure: {_line(str(seen.failure))}"
+    if status.finding:
+        line = f": {_line(status.finding.line)}" if status.finding.line else ""
+        yield f"- Known failure: {status.finding.name}, {status.finding.means}{line}"
+        for remedy in status.finding.remedies:
+            yield f"- Remedy: {remedy}"
     if seen.restarting:
         yield f"- Restarting: attempt {seen.attempt + 1} follows"
     elif seen.attempt:

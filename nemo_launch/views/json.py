@@ -15,6 +15,7 @@
         exit_code               number or null
         reason, raw             plain words; the scheduler's own word
         failure                 null, or {rank, node, exit_code, signal, exception, traceback, followed}
+        finding                 null, or {name, means, remedies, line}: what the log of a failed task shows
         skipped, restarting     true or false
         attempt                 0 for the first
         nodes                   as the scheduler writes them
@@ -116,6 +117,7 @@ def _task(status: TaskStatus) -> dict[str, Any]:
         "reason": seen.reason,
         "raw": seen.raw,
         "failure": asdict(seen.failure) if seen.failure else None,
+        "finding": asdict(status.finding) if status.finding else None,
         "skipped": seen.skipped,
         "restarting": seen.restarting,
         "attempt": seen.attempt,

@@ -155,3 +155,22 @@ def test_a_damaged_record_does_not_hide_the_others(ran: Cli) -> None:
     done = ran("list")
     assert (done.code, len(done.out.splitlines())) == (0, 2)
     assert "is damaged" in done.err
+
+
+def test_what_a_failed_tasks_log_shows_is_named_with_its_remedy(cli: Cli) -> None:
+    line = "OSError: [Errno 122] Disk quota exceeded: 'latest.pt'"
+    script = cli.script("full.sh", f'echo start; echo "{line}" >&2; exit 1\n')
+    done = cli("-s", script, "--wait")
+    assert done.code == 1
+    assert f"- Known failure: quota, your quota on a file system is used up; it may be the number of files: {line}" in (
+        done.out.splitlines()
+    )
+    assert "- Remedy: remove old checkpoints and caches, or ask for more\n" in done.out
+    assert "run.py: full shows quota: " in done.err and "run.py: remedy: " in done.err
+    [task] = json.loads(cli("status", "full", "--json").out)["tasks"]
+    assert (task["finding"]["name"], task["finding"]["line"], len(task["finding"]["remedies"])) == ("quota", line, 2)
+    logs = cli("logs", "full")
+    assert logs.out == f"start\n{line}\n"
+    assert "run.py: full shows quota: " in logs.err
+    cli("-s", cli.script("fine.sh", f'echo "{line}"\n'), "--wait")
+    assert "Known failure" not in cli("status", "fine").out

@@ -1,0 +1,58 @@
+"""Looks for signatures in the log of a task that failed: once for each attempt, only the ends of two files."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from nemo_launch import records
+from nemo_launch.errors import LaunchError, RecordError
+from nemo_launch.executors.base import State
+from nemo_launch.signatures import Finding
+
+if TYPE_CHECKING:
+    from nemo_launch.executors.base import Executor, Job, Observation
+
+#: How much of the end of a log is read, in bytes.
+TAIL = 256 * 1024
+#: Seconds after the end in which a log may still grow (NFS): that nothing was found is remembered only later.
+_SETTLED = 60.0
+
+
+def finding(job: Job, executor: Executor, seen: Observation) -> Finding | None:
+    """What the log of a failed task shows; nothing for any other. It is remembered in the task's folder."""
+    if seen.state is not State.FAILED or job.handle is None:
+        return None
+    attempt = f"{job.handle}-{seen.attempt}"
+    with contextlib.suppress(RecordError, TypeError, KeyError):
+        kept = records.read_json(job.paths.finding)
+        if kept and kept["attempt"] == attempt:
+            return _loaded(kept["finding"])
+    from nemo_launch import signatures
+
+    found = signatures.find(_texts(job, executor, seen), seen.raw)
+    if found or time.time() - (seen.ended or 0.0) > _SETTLED:
+        value = {"attempt": attempt, "finding": asdict(found) if found else None}
+        with contextlib.suppress(RecordError):  # another user's, or a full disk
+            records.write_json(job.paths.finding, value, sync=False)
+    return found
+
+
+def _loaded(value: dict[str, Any] | None) -> Finding | None:
+    return Finding(**{**value, "remedies": tuple(value["remedies"])}) if value else None
+
+
+def _texts(job: Job, executor: Executor, seen: Observation) -> list[str]:
+    """The end of the log of the rank that failed first, then of the whole log."""
+    rank = seen.failure.rank if seen.failure else None
+    texts = []
+    with contextlib.suppress(LaunchError):
+        sources = executor.log_sources(job)
+        for wanted in dict.fromkeys((rank, None)):
+            for source in sources:
+                if source.rank == wanted:
+                    done = executor.transport.run(["tail", "-c", str(TAIL), source.path])
+                    texts.append(done.stdout)
+    return texts
