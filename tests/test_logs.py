@@ -251,7 +251,8 @@ def test_following_waits_for_the_log_and_ends_with_the_task(tmp_path: Path) -> N
     told: list[str] = []
 
     def work() -> None:
-        time.sleep(0.3)
+        while not told:
+            time.sleep(0.01)
         with experiment.log("t").open("w") as file:
             for number in range(3):
                 file.write(f"{number}\n")
@@ -289,8 +290,9 @@ def test_a_progress_bar_is_shown_although_its_line_never_ends(tmp_path: Path) ->
             for number in range(20):
                 file.write(f"\r{number} of 20")
                 file.flush()
-                time.sleep(0.1)
-        assert out, "it was shown while it grew"
+                time.sleep(0.05)
+            while not out:  # it is shown while it grows
+                time.sleep(0.01)
         experiment.states["t"] = State.SUCCEEDED
 
     thread = threading.Thread(target=work)

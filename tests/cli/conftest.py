@@ -59,7 +59,7 @@ class Cli:
     def __call__(self, *words: str, **env: str) -> Done:
         """Run it to its end."""
         process = self.start(*words, **env)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=150)
         return Done(process.returncode, out, err)
 
     def created(self) -> list[str]:

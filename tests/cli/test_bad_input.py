@@ -210,7 +210,7 @@ def nowhere(cli: Cli, *words: str, **env: str) -> Done:
     gone = cli.work.parent / "gone"
     command = f'mkdir "{gone}" && cd "{gone}" && rmdir "{gone}" && exec "$@"'
     argv = ["sh", "-c", command, "sh", sys.executable, str(RUN_PY), *words]
-    done = subprocess.run(argv, env={**cli.env, **env}, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(argv, env={**cli.env, **env}, capture_output=True, text=True, check=False, timeout=150)
     return Done(done.returncode, done.stdout, done.stderr)
 
 

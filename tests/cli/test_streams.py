@@ -14,7 +14,7 @@ from tests.cli.conftest import RUN_PY, Cli, Done
 def shell(cli: Cli, words: str, streams: str) -> Done:
     """run.py called by a shell that redirects its streams."""
     command = f'exec "{sys.executable}" "{RUN_PY}" {words} {streams}'
-    done = subprocess.run(["sh", "-c", command], cwd=cli.work, env=cli.env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["sh", "-c", command], cwd=cli.work, env=cli.env, capture_output=True, text=True, timeout=150)
     return Done(done.returncode, done.stdout, done.stderr)
 
 

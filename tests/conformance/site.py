@@ -41,11 +41,11 @@ class Run:
     def cancel(self, *names: str) -> dict[str, Observation]:
         return self._by_name(self.executor.cancel(self.jobs(*names)))
 
-    def wait(self, timeout: float = 60) -> dict[str, Observation]:
+    def wait(self, timeout: float = 120) -> dict[str, Observation]:
         """Until every task is final."""
         return self.until(lambda seen: all(o.state.final for o in seen.values()), timeout)
 
-    def until(self, true: Callable[[Mapping[str, Observation]], bool], timeout: float = 60) -> dict[str, Observation]:
+    def until(self, true: Callable[[Mapping[str, Observation]], bool], timeout: float = 120) -> dict[str, Observation]:
         deadline = time.monotonic() + timeout
         while not true(seen := self.poll()):
             assert time.monotonic() < deadline, f"after {timeout:g} s: {seen}\n{self.logs()}"
@@ -55,7 +55,7 @@ class Run:
     def until_running(self, name: str) -> None:
         self.until(lambda seen: seen[name].state is State.RUNNING)
 
-    def until_file(self, path: Path, timeout: float = 60) -> str:
+    def until_file(self, path: Path, timeout: float = 120) -> str:
         """Its text, once the payload has written it (whole lines)."""
         deadline = time.monotonic() + timeout
         while not path.exists() or not path.read_text().endswith("\n"):

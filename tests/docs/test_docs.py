@@ -55,7 +55,7 @@ class Reader:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=90,
+            timeout=300,
         )
         return done.returncode, done.stdout
 
@@ -68,7 +68,7 @@ class Reader:
 
 def _copy_checkout(target: Path) -> None:
     argv = ["git", "-C", str(ROOT), "ls-files", "-z", "--", "run.py", "nemo_launch", "recipes", "README.md"]
-    names = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60).stdout
+    names = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=150).stdout
     pack = subprocess.run(
         ["tar", "-C", str(ROOT), "--null", "--ignore-failed-read", "-T", "-", "-c"],
         input=names.encode(),
@@ -139,7 +139,7 @@ def test_the_installed_command_is_the_same_program(launcher: Launcher) -> None:
         cwd=launcher.checkout,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=150,
     )
     assert done.returncode == 2
     assert done.stderr.startswith("nemo-launch: error: no experiment 'nothing'")

@@ -16,10 +16,14 @@ from tests.faults.kill import Point
 from tests.lab import Launcher
 
 #: Appends word, job and experiment to a file for each run: how often the payload really ran, whatever anybody recorded.
+#: Then it takes so many seconds, or waits for a file.
 PAYLOAD = """\
 #!/bin/bash
 echo "$1 $NEMO_LAUNCH_JOB_ID ${NEMO_LAUNCH_EXPERIMENT:-}" >> "$2"
-sleep "${3:-0}"
+case ${3:-0} in
+/*) until [ -e "$3" ]; do sleep 0.1; done ;;
+*) sleep "${3:-0}" ;;
+esac
 """
 
 
@@ -89,9 +93,13 @@ class Scene:
             start_new_session=True,
         )
 
-    def killed(self, process: subprocess.Popen[str], point: Point) -> bool:
-        """SIGKILL at that point; False when it had ended before."""
-        return kill_at(process, point, timeout=60)
+    def killed(self, process: subprocess.Popen[str], point: Point, *, release: bool = True) -> bool:
+        """SIGKILL at that point; False when it had ended before. Stand-ins that are held go on afterwards."""
+        try:
+            return kill_at(process, point, timeout=90)
+        finally:
+            if self.commands and release:
+                self.commands.release()
 
     # -- what came of it ------------------------------------------------------------------------------------------
 
@@ -106,7 +114,7 @@ class Scene:
         self,
         true: Callable[[list[dict[str, Any]]], bool],
         *words: str,
-        timeout: float = 60,
+        timeout: float = 120,
         env: Mapping[str, str] | None = None,
     ) -> list[dict[str, Any]]:
         """Ask for the status until it is so."""
@@ -116,7 +124,7 @@ class Scene:
             time.sleep(0.3)
         return tasks
 
-    def ended(self, *words: str, timeout: float = 60, env: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+    def ended(self, *words: str, timeout: float = 120, env: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
         """The status once every task is final."""
         return self.until(lambda tasks: all(task["final"] for task in tasks), *words, timeout=timeout, env=env)
 

@@ -207,7 +207,7 @@ def test_a_disk_that_is_full_after_the_intent(make_scene: MakeScene, slurm: Lab)
     """The id cannot be written: the job is not lost, and the same launch does not double it."""
     scene = make_scene(slurm, wrapped=True)
     assert scene.commands is not None
-    scene.commands.set("sbatch", before=1.5)
+    scene.commands.set("sbatch", before=1.5, held=1)
     words = [*SLURM, *RUN, "--", "p", str(scene.launcher.workspace / "ran")]
     with small_disk(scene.launcher.runs, 512, scene.launcher.user):
         process = scene.start(*words, stderr=subprocess.PIPE)
@@ -215,7 +215,8 @@ def test_a_disk_that_is_full_after_the_intent(make_scene: MakeScene, slurm: Lab)
         while not point():
             assert process.poll() is None
         filler = fill(scene.launcher.runs)
-        _, said = process.communicate(timeout=60)
+        scene.commands.release()
+        _, said = process.communicate(timeout=120)
         assert process.returncode == 2, said
         (job,) = scene.jobs()
         assert f"job {job}" in said and "Traceback" not in said

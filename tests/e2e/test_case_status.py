@@ -7,11 +7,18 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nemo_launch.executors.base import Handle, Job, Observation, State
+from nemo_launch.executors.slurm import SlurmExecutor
+from nemo_launch.experiments import waiting
+from nemo_launch.experiments.observing import TaskStatus
+from nemo_launch.layout import TaskPaths
 from tests.e2e.conftest import MakeScene
 from tests.e2e.scene import Scene, names
 from tests.faults import Rules
@@ -20,8 +27,14 @@ from tests.lab import Lab
 SLURM = ["-e", "slurm", "-p", "a3m"]
 
 
-def payload(scene: Scene, seconds: float = 0) -> list[str]:
+def payload(scene: Scene, seconds: float | Path = 0) -> list[str]:
+    """Takes so many seconds, or waits for a file."""
     return ["-s", "payload.sh", "--", "payload", str(scene.launcher.workspace / "ran"), str(seconds)]
+
+
+def go(scene: Scene) -> Path:
+    """Made by a test that has seen enough."""
+    return scene.launcher.workspace / "go"
 
 
 def running(tasks: list[dict[str, Any]]) -> bool:
@@ -50,7 +63,7 @@ def test_case_21_without_accounting_the_status_is_right(make_scene: MakeScene, s
 
 def test_case_22_gone_from_the_queue_and_not_yet_in_accounting(wrapped: Scene) -> None:
     assert wrapped.commands is not None
-    assert wrapped(*SLURM, *payload(wrapped, 6)).returncode == 0
+    assert wrapped(*SLURM, *payload(wrapped, go(wrapped))).returncode == 0
     wrapped.until(running)
     wrapped.commands.set("squeue", Rules(silent=True))
     wrapped.commands.set("sacct", Rules(silent=True))
@@ -62,12 +75,13 @@ def test_case_22_gone_from_the_queue_and_not_yet_in_accounting(wrapped: Scene) -
     assert "- Status: RUNNING" in text and "- Last known:" in text
     wrapped.commands.set("squeue")
     wrapped.commands.set("sacct")
+    go(wrapped).touch()
     assert names(wrapped.ended()) == ["SUCCEEDED"]
 
 
 def test_case_22_a_controller_that_does_not_answer_ends_nothing(wrapped: Scene) -> None:
     assert wrapped.commands is not None
-    assert wrapped(*SLURM, *payload(wrapped, 3)).returncode == 0
+    assert wrapped(*SLURM, *payload(wrapped, go(wrapped))).returncode == 0
     wrapped.until(running)
     error = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
     for name in ("squeue", "sacct"):
@@ -75,6 +89,7 @@ def test_case_22_a_controller_that_does_not_answer_ends_nothing(wrapped: Scene) 
     (task,) = wrapped.status()
     assert task["state"] == "RUNNING" and "does not answer" in task["reason"]
     assert wrapped.jobs() and "CANCELLED" not in wrapped.jobs().values()
+    go(wrapped).touch()
 
 
 # -- 24, 44: exit codes and the rank that failed first -------------------------------------------------------------
@@ -98,7 +113,7 @@ import os, sys, time
 if os.environ["RANK"] == "5":
     time.sleep(0.5)
     {"a": 1}["the missing key"]
-time.sleep(60)
+time.sleep(600)
 """
 
 
@@ -144,19 +159,71 @@ def test_case_25_fifty_jobs_cost_one_question(wrapped: Scene) -> None:
     assert after[0] - before[0] == 1
     assert after[1] - before[1] <= 1
     waits = wrapped.start("status", "--wait", "fifty")
-    time.sleep(7)
+    deadline = time.monotonic() + 90
+    while asked()[0] < after[0] + 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
     waits.send_signal(signal.SIGINT)
-    waits.wait(20)
-    assert asked()[0] - after[0] == 1  # the next one would come after ten seconds
+    waits.wait(60)
+    first, second = wrapped.commands.calls("squeue")[after[0] : after[0] + 2]
+    assert second.entered - first.entered >= 10
+    assert asked()[1] - after[1] <= asked()[0] - after[0]
     wrapped("cancel", "fifty", timeout=60)
     assert set(wrapped.jobs().values()) == {"CANCELLED"}
 
 
-def test_case_25_the_time_between_two_questions_grows_from_ten_seconds() -> None:
-    from nemo_launch.experiments import waiting
+class PendingJob:
+    """A Slurm job as the code that waits sees it, and a clock that goes on only when that code sleeps."""
 
-    first, last = waiting.SCHEDULER
-    assert first >= 10 and last > first
+    def __init__(self, folder: Path) -> None:
+        self.now = 1000.0
+        self.asked: list[float] = []
+        self.state = State.PENDING
+        self.job = Job("t", TaskPaths(str(folder), str(folder)), Handle("42"))
+        self.executor = SlurmExecutor(partition="a3m")
+        self.at: dict[int, Callable[[], object]] = {}
+        """What happens after so many questions, half an interval later."""
+
+    def ask(self) -> list[TaskStatus]:
+        self.asked.append(self.now)
+        if len(self.asked) == 30:
+            self.state = State.SUCCEEDED
+        return [TaskStatus("t", self.job, self.executor, Observation(self.state))]
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        if self.now > self.asked[-1] + 4.5 and (happens := self.at.pop(len(self.asked), None)):
+            happens()
+
+    def wait(self, timeout: float | None = None) -> list[float]:
+        """The seconds between the questions until it has succeeded."""
+        waiting.wait(self.ask, None, timeout, self.sleep, lambda: self.now)
+        return [round(after - before, 3) for before, after in pairwise(self.asked)]
+
+
+def test_case_25_the_time_between_two_questions_grows_from_ten_seconds(tmp_path: Path) -> None:
+    gaps = PendingJob(tmp_path).wait()
+    assert len(gaps) == 29
+    assert 10 <= gaps[0] < 11
+    assert all(after > before for before, after in pairwise(gaps[:4]))
+    assert all(after >= before for before, after in pairwise(gaps))
+    assert 30 <= gaps[-1] <= 60
+
+
+def test_case_25_news_makes_it_ask_sooner_and_not_more_often(tmp_path: Path) -> None:
+    """A state that changed starts with ten seconds again; an exit record is looked into at once, one question each."""
+    job = PendingJob(tmp_path)
+    job.at = {10: lambda: setattr(job, "state", State.RUNNING), 20: (tmp_path / "exit-42-0.json").touch}
+    gaps = job.wait()
+    assert gaps[9] == gaps[8] and 10 <= gaps[10] < 11
+    assert 4.5 <= gaps[19] < 6
+    assert [gap for gap in gaps if gap < 10] == [gaps[19]]
+
+
+def test_case_25_a_time_limit_ends_the_waiting_between_two_questions(tmp_path: Path) -> None:
+    job = PendingJob(tmp_path)
+    assert job.wait(timeout=25) == [pytest.approx(10, abs=1)]
+    assert 1025 <= job.now < 1026
 
 
 # -- 31: Ctrl-C ----------------------------------------------------------------------------------------------------
@@ -164,13 +231,13 @@ def test_case_25_the_time_between_two_questions_grows_from_ten_seconds() -> None
 
 @pytest.mark.parametrize("mode", ["--wait", "--follow"])
 def test_case_31_interrupting_a_launcher_that_waits_for_a_remote_job(there: Scene, mode: str) -> None:
-    process = there.start(*SLURM, mode, *payload(there, 60), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = there.start(*SLURM, mode, *payload(there, 600), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 60
     while not there.ran():
         assert time.monotonic() < deadline
         time.sleep(0.1)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate(timeout=90)
     assert process.returncode == 130
     assert "logs -f payload_" in said and "cancel payload_" in said and "Traceback" not in said
     assert names(there.status()) == ["RUNNING"]
@@ -189,16 +256,20 @@ while :; do sleep 0.1; done
 def interrupted(scene: Scene, text: str, presses: int) -> tuple[int, str, str]:
     scene.launcher.write("traps.sh", text, 0o755)
     words = ["-s", "traps.sh", "--", str(scene.launcher.workspace / "ran")]
-    process = scene.start(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    err = scene.launcher.workspace / "err"
+    with err.open("w") as file:
+        process = scene.start(*words, stdout=subprocess.PIPE, stderr=file)
     deadline = time.monotonic() + 60
     while not scene.ran():
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    for _ in range(presses):
+    for press in range(presses):
+        while press and "Ctrl-C again kills it" not in err.read_text():
+            assert time.monotonic() < deadline + 60
+            time.sleep(0.05)
         os.killpg(process.pid, signal.SIGINT)
-        time.sleep(1)
-    out, err = process.communicate(timeout=30)
-    return process.returncode, out, err
+    out, _ = process.communicate(timeout=90)
+    return process.returncode, out, err.read_text()
 
 
 def test_case_31_one_interrupt_asks_a_local_run_to_end(here: Scene) -> None:
@@ -221,19 +292,20 @@ CHAIN = """
 import nemo_launch as nl
 with nl.Experiment("chain") as exp:
     ran = {ran!r}
-    a = exp.add(nl.Script("payload.sh", args=["a", ran, "2"]), name="a")
+    a = exp.add(nl.Script("payload.sh", args=["a", ran, {go!r}]), name="a")
     bad = exp.add(nl.Script("fails.sh"), name="bad", dependencies=[a])
     exp.add(nl.Script("payload.sh", args=["after-bad", ran]), name="skipped", dependencies=[bad])
-    exp.add(nl.Script("payload.sh", args=["long", ran, "60"]), name="long", dependencies=[a])
+    exp.add(nl.Script("payload.sh", args=["long", ran, "600"]), name="long", dependencies=[a])
     exp.run()
 """
 
 
 def test_case_40_local_tasks_go_on_without_their_launcher(here: Scene) -> None:
     here.launcher.write("fails.sh", "exit 3\n", 0o755)
-    process = here.start_python(CHAIN.format(ran=str(here.launcher.workspace / "ran")))
+    process = here.start_python(CHAIN.format(ran=str(here.launcher.workspace / "ran"), go=str(go(here))))
     assert here.killed(process, lambda: here.ran() != [])
     assert names(here.status("chain")) == ["RUNNING", "PENDING", "PENDING", "PENDING"]
+    go(here).touch()
     tasks = here.until(lambda tasks: tasks[3]["state"] == "RUNNING", "chain")
     tasks = here.until(lambda tasks: tasks[2]["final"], "chain")
     assert names(tasks) == ["SUCCEEDED", "FAILED", "CANCELLED", "RUNNING"]
@@ -249,7 +321,7 @@ def test_case_40_local_tasks_go_on_without_their_launcher(here: Scene) -> None:
 def test_case_41_scancel_from_outside_stays(there: Scene) -> None:
     lab = there.launcher.lab
     assert lab is not None
-    assert there(*SLURM, *payload(there, 60)).returncode == 0
+    assert there(*SLURM, *payload(there, 600)).returncode == 0
     (task,) = there.until(running)
     lab.scancel(task["job_id"])
     (task,) = there.ended()
@@ -267,7 +339,7 @@ def test_case_41_scancel_stays_where_the_site_would_restart_and_the_controller_i
     """This version asks for no restarts, so the site's administrator allows them."""
     lab, commands = wrapped.launcher.lab, wrapped.commands
     assert lab is not None and commands is not None
-    assert wrapped(*SLURM, *payload(wrapped, 60)).returncode == 0
+    assert wrapped(*SLURM, *payload(wrapped, 600)).returncode == 0
     (task,) = wrapped.until(running)
     net = ["nsenter", f"--net=/run/netns/{lab.netns}"] if lab.netns else []
     update = [*net, "scontrol", "update", f"JobId={task['job_id']}", "Requeue=1"]
@@ -289,7 +361,8 @@ def test_case_42_an_attempt_killed_hard_has_not_the_result_of_the_one_before(
     """Restarts are not part of this version, so the site's administrator requeues the job."""
     scene, lab = make_scene(slurm_noacct, wrapped=True), slurm_noacct
     assert scene.commands is not None
-    assert scene(*SLURM, *payload(scene, 2)).returncode == 0
+    go(scene).touch()
+    assert scene(*SLURM, *payload(scene, go(scene))).returncode == 0
     (job,) = scene.jobs()
 
     def root(*argv: str) -> None:
@@ -303,6 +376,7 @@ def test_case_42_an_attempt_killed_hard_has_not_the_result_of_the_one_before(
         assert time.monotonic() < deadline
         time.sleep(0.1)
     assert json.loads(record.read_text())["exit_code"] == 0
+    go(scene).unlink()
     root("scontrol", "requeue", job)
     while not (scene.directory() / f"started-{job}-1.json").exists():
         assert time.monotonic() < deadline + 60, scene.jobs()
@@ -351,10 +425,11 @@ AROUND = {
 
 
 def test_case_43_what_is_set_around_status_changes_nothing(there: Scene) -> None:
-    done = there.run([*SLURM, *payload(there, 4)], AROUND)
+    done = there.run([*SLURM, *payload(there, go(there))], AROUND)
     assert done.returncode == 0, done.stderr
     (task,) = there.until(running, env=AROUND)
-    assert abs(task["started"] - time.time()) < 60
+    assert abs(task["started"] - time.time()) < 600
+    go(there).touch()
     (task,) = there.ended(env=AROUND)
     assert (task["state"], task["exit_code"]) == ("SUCCEEDED", 0)
     for left in there.directory().glob("seen.json"):
@@ -375,4 +450,4 @@ def test_case_43_what_is_set_around_status_changes_no_answer_of_accounting(wrapp
     (task,) = wrapped.until(lambda tasks: tasks[0]["final"], env=AROUND)
     assert (task["state"], task["exit_code"]) == ("FAILED", 7)
     assert len(wrapped.commands.calls("sacct")) > before
-    assert abs(task["ended"] - time.time()) < 120, "SLURM_TIME_FORMAT of the user would give another time"
+    assert abs(task["ended"] - time.time()) < 600, "SLURM_TIME_FORMAT of the user would give another time"

@@ -89,7 +89,7 @@ def test_case_12_the_first_of_two_submissions_stays_and_can_be_cancelled(there: 
 def test_case_13_a_launcher_killed_before_the_id_was_written(wrapped: Scene) -> None:
     """More of this kind: test_killed_launcher.py."""
     assert wrapped.commands is not None
-    wrapped.commands.set("sbatch", after=1)
+    wrapped.commands.set("sbatch", after=1, held=1)
     assert wrapped.killed(wrapped.start(*SLURM, *payload(wrapped)), wrapped.commands.returned("sbatch"))
     (task,) = wrapped.status()
     assert [task["job_id"]] == list(wrapped.jobs())
@@ -208,12 +208,18 @@ def test_case_28_cancelled_right_after_it_was_submitted(there: Scene) -> None:
 def test_case_28_cancelled_while_the_scheduler_does_not_show_it_yet(wrapped: Scene) -> None:
     """The launcher died, its sbatch is still on its way: whatever comes of it runs nothing."""
     assert wrapped.commands is not None
-    wrapped.commands.set("sbatch", before=4)
+    wrapped.commands.set("sbatch", before=1, held=1)
     words = [*SLURM, "-s", "payload.sh", "--", "p", str(wrapped.launcher.workspace / "ran"), "100"]
-    assert wrapped.killed(wrapped.start(*words), wrapped.commands.entered("sbatch"))
-    ended = wrapped("cancel", "payload")
-    assert "- Status: CANCELLED" in ended.stdout, ended
-    deadline = time.monotonic() + 30
+    assert wrapped.killed(wrapped.start(*words), wrapped.commands.entered("sbatch"), release=False)
+    cancel = wrapped.start("cancel", "payload", stdout=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    while not (wrapped.directory() / "cancelled").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    wrapped.commands.release()
+    said, _ = cancel.communicate(timeout=120)
+    assert "- Status: CANCELLED" in said
+    deadline = time.monotonic() + 90
     while not wrapped.jobs() or set(wrapped.jobs().values()) & {"PENDING", "RUNNING", "COMPLETING"}:
         assert time.monotonic() < deadline, wrapped.jobs()
         time.sleep(0.3)

@@ -53,9 +53,9 @@ KILLS = {
     "record written": Kill(on_disk("experiments/*/*/experiment.json")),
     "script written": Kill(on_disk(f"{TASK}/job.sh")),
     "intent written": Kill(on_disk(f"{TASK}/intent.json")),
-    "sbatch entered, slow to submit": Kill(lambda s: s.commands.entered("sbatch"), Rules(before=2.5)),  # type: ignore[union-attr]
-    "job submitted, answer on its way": Kill(lambda s: s.commands.returned("sbatch"), Rules(after=2.5)),  # type: ignore[union-attr]
-    "sbatch slow on both sides": Kill(lambda s: s.commands.entered("sbatch"), Rules(before=1, after=1)),  # type: ignore[union-attr]
+    "sbatch entered, slow to submit": Kill(lambda s: s.commands.entered("sbatch"), Rules(before=2.5, held=1)),  # type: ignore[union-attr]
+    "job submitted, answer on its way": Kill(lambda s: s.commands.returned("sbatch"), Rules(after=2.5, held=1)),  # type: ignore[union-attr]
+    "sbatch slow on both sides": Kill(lambda s: s.commands.entered("sbatch"), Rules(before=1, after=1, held=1)),  # type: ignore[union-attr]
     "id written": Kill(on_disk(f"{TASK}/handle.json")),
     "block printed": Kill(lambda s: lambda: b"Local Directory" in (s.launcher.workspace / "out").read_bytes()),
 }
@@ -144,7 +144,7 @@ def test_status_says_what_a_launch_that_died_before_submitting_needs(wrapped: Sc
 
 def test_again_makes_a_second_one(wrapped: Scene) -> None:
     assert wrapped.commands is not None
-    wrapped.commands.set("sbatch", after=1.5)
+    wrapped.commands.set("sbatch", after=1.5, held=1)
     wrapped.killed(wrapped.start(*command(wrapped)), wrapped.commands.returned("sbatch"))
     done = wrapped(*command(wrapped, "--again"))
     assert done.returncode == 0, done.stderr
@@ -155,9 +155,9 @@ def test_again_makes_a_second_one(wrapped: Scene) -> None:
 
 def test_a_job_that_ended_before_the_next_launch_is_not_run_again(wrapped: Scene) -> None:
     assert wrapped.commands is not None
-    wrapped.commands.set("sbatch", after=1)
+    wrapped.commands.set("sbatch", after=1, held=1)
     wrapped.killed(wrapped.start(*command(wrapped)), wrapped.commands.returned("sbatch"))
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 90
     while list(wrapped.jobs().values()) != ["COMPLETED"]:
         assert time.monotonic() < deadline, wrapped.jobs()
         time.sleep(0.3)
@@ -176,7 +176,7 @@ def test_a_job_that_failed_is_gone_on_with_at_once_and_history_later(wrapped: Sc
     repaired = wrapped.launcher.workspace / "repaired"
     wrapped.launcher.write("payload.sh", '#!/bin/bash\necho "p $NEMO_LAUNCH_JOB_ID" >> "$2"\ntest -e "$3"\n', 0o755)
     words = ["--wait", *command(wrapped), str(repaired)]
-    wrapped.commands.set("sbatch", after=1)
+    wrapped.commands.set("sbatch", after=1, held=1)
     wrapped.killed(wrapped.start(*words), wrapped.commands.returned("sbatch"))
     assert names(wrapped.ended()) == ["FAILED"]
     wrapped.commands.set("sbatch")
@@ -195,7 +195,7 @@ def test_a_job_that_failed_is_gone_on_with_at_once_and_history_later(wrapped: Sc
 def test_a_job_that_failed_a_moment_ago_is_named_plainly(wrapped: Scene) -> None:
     assert wrapped.commands is not None
     wrapped.launcher.write("payload.sh", '#!/bin/bash\necho "p" >> "$2"\nexit 3\n', 0o755)
-    wrapped.commands.set("sbatch", after=1)
+    wrapped.commands.set("sbatch", after=1, held=1)
     wrapped.killed(wrapped.start("--wait", *command(wrapped)), wrapped.commands.returned("sbatch"))
     assert names(wrapped.ended()) == ["FAILED"]
     again = wrapped("--wait", *command(wrapped))
@@ -206,7 +206,7 @@ def test_a_job_that_failed_a_moment_ago_is_named_plainly(wrapped: Scene) -> None
 
 def test_status_heals_first_and_then_the_same_launch_shows_that_job(wrapped: Scene) -> None:
     assert wrapped.commands is not None
-    wrapped.commands.set("sbatch", after=1)
+    wrapped.commands.set("sbatch", after=1, held=1)
     wrapped.killed(wrapped.start(*command(wrapped)), wrapped.commands.returned("sbatch"))
     (healed,) = wrapped.status()
     assert wrapped.directory().joinpath("handle.json").exists()
@@ -219,7 +219,7 @@ def test_status_heals_first_and_then_the_same_launch_shows_that_job(wrapped: Sce
 def test_a_job_that_wrote_into_the_work_dir_does_not_make_the_request_another(wrapped: Scene) -> None:
     """The next snapshot has other files in it; the command is the same."""
     assert wrapped.commands is not None
-    wrapped.commands.set("sbatch", after=1)
+    wrapped.commands.set("sbatch", after=1, held=1)
     inside = str(wrapped.launcher.work / "written-by-the-job")
     words = ["-e", "slurm", "-p", "a3m", "-s", "payload.sh", "--", "payload", inside]
     wrapped.killed(wrapped.start(*words), wrapped.commands.returned("sbatch"))
@@ -232,7 +232,7 @@ def test_a_job_that_wrote_into_the_work_dir_does_not_make_the_request_another(wr
 
 def test_an_edited_script_is_another_request(wrapped: Scene) -> None:
     assert wrapped.commands is not None
-    wrapped.commands.set("sbatch", after=1)
+    wrapped.commands.set("sbatch", after=1, held=1)
     wrapped.killed(wrapped.start(*command(wrapped)), wrapped.commands.returned("sbatch"))
     wrapped.launcher.write("payload.sh", '#!/bin/bash\necho "edited $2" >> "$2"\n', 0o755)
     wrapped(*command(wrapped))
@@ -243,7 +243,7 @@ def test_an_edited_script_is_another_request(wrapped: Scene) -> None:
 
 def test_a_cancelled_launch_is_not_gone_on_with(wrapped: Scene) -> None:
     assert wrapped.commands is not None
-    wrapped.commands.set("sbatch", after=1)
+    wrapped.commands.set("sbatch", after=1, held=1)
     words = [*command(wrapped), "60"]
     wrapped.killed(wrapped.start(*words), wrapped.commands.returned("sbatch"))
     ended = wrapped("cancel", "payload")
@@ -258,14 +258,15 @@ def test_a_cancelled_launch_is_not_gone_on_with(wrapped: Scene) -> None:
 def test_interrupted_while_it_submits(wrapped: Scene) -> None:
     """Ctrl-C reaches sbatch as well; whether the job came to be is found out afterwards."""
     assert wrapped.commands is not None
-    wrapped.commands.set("sbatch", after=3)
+    wrapped.commands.set("sbatch", after=3, held=1)
     process = wrapped.start(*command(wrapped), stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 90
     while not wrapped.commands.returned("sbatch")():
         assert time.monotonic() < deadline
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=20)
+    wrapped.commands.release()
+    _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "run.py: interrupted" in said and "status" in said
     (task,) = wrapped.status()
@@ -278,13 +279,14 @@ def test_interrupted_while_it_submits(wrapped: Scene) -> None:
 def test_cancelled_while_its_launcher_is_still_submitting(wrapped: Scene) -> None:
     assert wrapped.commands is not None
     wrapped.commands.set("sbatch", before=1)
-    launcher = wrapped.start_python(three(wrapped))
-    deadline = time.monotonic() + 60
+    ran = str(wrapped.launcher.workspace / "ran")
+    launcher = wrapped.start_python(three(wrapped).replace(f'"a", {ran!r}', f'"a", {ran!r}, "600"'))
+    deadline = time.monotonic() + 90
     while not exists(wrapped.launcher.runs, "experiments/*/*/a/handle.json")():
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert wrapped("cancel", "three").returncode == 0
-    launcher.wait(60)
+    launcher.wait(120)
     tasks = wrapped.ended()
     assert {line.split()[0] for line in wrapped.ran()} <= {"a"}
     assert names(tasks)[1:] == ["CANCELLED", "CANCELLED"]
@@ -293,9 +295,12 @@ def test_cancelled_while_its_launcher_is_still_submitting(wrapped: Scene) -> Non
 @pytest.mark.slow
 def test_a_scheduler_that_does_not_answer_is_not_asked_to_run_it_again(wrapped: Scene) -> None:
     assert wrapped.commands is not None
-    wrapped.commands.set("sbatch", before=1)
+    wrapped.commands.set("sbatch", before=1, held=1)
     wrapped.killed(wrapped.start(*command(wrapped, "--sbatch-arg=--hold")), wrapped.commands.entered("sbatch"))
-    time.sleep(2.5)
+    deadline = time.monotonic() + 90
+    while not wrapped.commands.returned("sbatch")():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
     error = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
     for name in ("squeue", "sacct"):
         wrapped.commands.set(name, Rules(refuse_first=1000, error=error))
@@ -315,8 +320,8 @@ def test_a_scheduler_that_does_not_answer_is_not_asked_to_run_it_again(wrapped: 
 
 def test_the_adopting_launch_is_killed_too(wrapped: Scene) -> None:
     assert wrapped.commands is not None
-    wrapped.commands.set("sbatch", before=3)
-    wrapped.killed(wrapped.start(*command(wrapped)), wrapped.commands.entered("sbatch"))
+    wrapped.commands.set("sbatch", before=3, held=1)
+    wrapped.killed(wrapped.start(*command(wrapped)), wrapped.commands.entered("sbatch"), release=False)
     second = wrapped.start(*command(wrapped))
     assert wrapped.killed(second, exists(wrapped.launcher.runs, "experiments/*/*/launcher-1.json"))
     done = wrapped(*command(wrapped), timeout=200)
@@ -327,11 +332,21 @@ def test_the_adopting_launch_is_killed_too(wrapped: Scene) -> None:
 
 def test_two_adopters_at_once(wrapped: Scene) -> None:
     assert wrapped.commands is not None
-    wrapped.commands.set("sbatch", before=2)
-    wrapped.killed(wrapped.start(*command(wrapped)), wrapped.commands.entered("sbatch"))
-    both = [wrapped.start(*command(wrapped), stderr=subprocess.PIPE) for _ in range(2)]
-    said = [process.communicate(timeout=200)[1] for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
+    wrapped.commands.set("sbatch", before=2, held=1)
+    wrapped.killed(wrapped.start(*command(wrapped)), wrapped.commands.entered("sbatch"), release=False)
+    errors = [wrapped.launcher.workspace / f"err{number}" for number in range(2)]
+    both = []
+    for path in errors:
+        with path.open("w") as file:
+            both.append(wrapped.start(*command(wrapped), stderr=file))
+    deadline = time.monotonic() + 60
+    while not any("waiting for it" in path.read_text() for path in errors):  # both have found it
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    wrapped.commands.release()
+    codes = [process.wait(200) for process in both]
+    said = [path.read_text() for path in errors]
+    assert codes == [0, 0], said
     assert all("going on with" in text for text in said)
     wrapped.ended()
     assert len(wrapped.experiments()) == len(wrapped.jobs()) == len(wrapped.ran()) == 1
@@ -341,7 +356,7 @@ def test_two_adopters_at_once(wrapped: Scene) -> None:
 def test_a_launch_from_another_machine_is_neither_lost_nor_doubled(wrapped: Scene) -> None:
     """The home is shared, the process cannot be seen: refused for some minutes, then gone on with."""
     assert wrapped.commands is not None
-    wrapped.commands.set("sbatch", after=1)
+    wrapped.commands.set("sbatch", after=1, held=1)
     wrapped.killed(wrapped.start(*command(wrapped)), wrapped.commands.returned("sbatch"))
     (owner,) = wrapped.launcher.runs.glob("experiments/*/*/launcher-0.json")
     mine = json.loads(owner.read_text())
@@ -362,10 +377,10 @@ def test_a_launch_from_another_machine_is_neither_lost_nor_doubled(wrapped: Scen
 def test_sbatch_itself_is_killed(wrapped: Scene, entered: bool) -> None:
     commands = wrapped.commands
     assert commands is not None
-    commands.set("sbatch", before=5 * entered, after=5 * (not entered))
+    commands.set("sbatch", before=5 * entered, after=5 * (not entered), held=1)
     process = wrapped.start(*command(wrapped), stderr=subprocess.PIPE)
     point = commands.entered("sbatch") if entered else commands.returned("sbatch")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 90
     while not point():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -435,10 +450,10 @@ def three(scene: Scene) -> str:
 
 POINTS: dict[str, tuple[Callable[[Scene], Callable[[], bool]], Rules]] = {
     "before the first": (on_disk("experiments/*/*/experiment.json"), Rules()),
-    "in the first": (lambda s: s.commands.entered("sbatch"), Rules(before=1)),  # type: ignore[union-attr]
+    "in the first": (lambda s: s.commands.entered("sbatch"), Rules(before=1, held=1)),  # type: ignore[union-attr]
     "after the first": (on_disk("experiments/*/*/a/handle.json"), Rules(before=0.3)),
-    "in the second, submitted": (lambda s: s.commands.returned("sbatch", 2), Rules(after=1)),  # type: ignore[union-attr]
-    "in the third, not yet submitted": (lambda s: s.commands.entered("sbatch", 3), Rules(before=1)),  # type: ignore[union-attr]
+    "in the second, submitted": (lambda s: s.commands.returned("sbatch", 2), Rules(after=1, held=2)),  # type: ignore[union-attr]
+    "in the third, not yet submitted": (lambda s: s.commands.entered("sbatch", 3), Rules(before=1, held=3)),  # type: ignore[union-attr]
     "after the third": (on_disk("experiments/*/*/c/handle.json"), Rules()),
     "some time": (lambda s: after(0.9), Rules(before=0.2)),
 }
@@ -486,7 +501,7 @@ def test_a_predecessor_that_failed_meanwhile_skips_what_was_not_submitted(wrappe
     assert wrapped.commands is not None
     text = three(wrapped).replace('nl.Script("payload.sh", args=["a"', 'nl.Script("fails.sh", args=["a"')
     wrapped.launcher.write("fails.sh", "exit 5\n", 0o755)
-    wrapped.commands.set("sbatch", before=1)
+    wrapped.commands.set("sbatch", before=1, held=2)
     wrapped.killed(wrapped.start_python(text), exists(wrapped.launcher.runs, "experiments/*/*/a/handle.json"))
     wrapped.until(lambda tasks: tasks[0]["state"] == "FAILED")
     done = wrapped.run_python(text)

@@ -40,7 +40,7 @@ def end_with_the_machine(script: Path) -> None:
 @pytest.mark.parametrize("left", LEFT)
 def test_a_job_is_found_again_and_not_doubled(wrapped: Scene, left: str) -> None:
     assert wrapped.commands is not None
-    wrapped.commands.set("sbatch", after=3)
+    wrapped.commands.set("sbatch", after=3, held=1)
     wrapped.killed(wrapped.start(*command(wrapped)), wrapped.commands.returned("sbatch"))
     power_loss(wrapped.directory(), LEFT[left])
     (job,) = wrapped.jobs()

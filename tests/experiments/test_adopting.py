@@ -43,7 +43,7 @@ def cut_off(work: Path) -> str:
     done = subprocess.run([sys.executable, "-c", LAUNCH, str(work)], capture_output=True, text=True)
     assert done.returncode == -9, done.stderr
     (id,) = Experiment.catalog("cut")
-    Experiment.from_id(id).wait(timeout=30)
+    Experiment.from_id(id).wait(timeout=90)
     return id
 
 
@@ -74,7 +74,7 @@ def test_one_that_failed_long_ago_is_history_and_the_same_launch_runs(work: Path
     said: list[str] = []
     new = again(work, said)
     assert new.id != old and not new.adopted
-    assert [task.observation.state for task in new.wait(timeout=30)] == [State.SUCCEEDED]
+    assert [task.observation.state for task in new.wait(timeout=90)] == [State.SUCCEEDED]
     assert ran(work) == 2
     (line,) = said
     assert old in line and "ended FAILED" in line

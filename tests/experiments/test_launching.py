@@ -224,7 +224,7 @@ def test_many_launches_of_the_same_code_of_which_some_are_refused(tmp_path: Path
         if number % 4:
             added.take_back()
             return True
-        folder, until = os.path.join(snapshots, code.digest), time.monotonic() + 5
+        folder, until = os.path.join(snapshots, code.digest), time.monotonic() + 60
         while not (there := os.path.isdir(folder)) and time.monotonic() < until:
             pass  # whoever lost the race for it is putting it back at this moment
         added.keep()

@@ -25,7 +25,7 @@ def after(seconds: float) -> Point:
     return lambda: time.monotonic() >= deadline
 
 
-def kill_at(process: subprocess.Popen[Any], point: Point, *, group: bool = False, timeout: float = 30) -> bool:
+def kill_at(process: subprocess.Popen[Any], point: Point, *, group: bool = False, timeout: float = 90) -> bool:
     """SIGKILLs the process as soon as ``point`` is reached; False when the process ended before.
 
     Only the process itself, so that an sbatch it has started goes on, as when a launcher is killed by

@@ -76,9 +76,11 @@ def test_delays(commands: WrappedCommands, call: Call, rules: Rules) -> None:
     start = time.time()
     call(*SUBMIT)
     (submission,) = commands.calls("sbatch")
-    assert time.time() - start >= 0.5
+    end = time.time()
     assert submission.returned is not None
-    assert (submission.returned - submission.entered >= 0.5) == (rules.before > 0)
+    assert submission.returned - submission.entered >= rules.before
+    assert end - submission.returned >= rules.after
+    assert submission.entered >= start
 
 
 def test_refused_calls_submit_nothing(commands: WrappedCommands, call: Call, slurm: Lab) -> None:
@@ -114,7 +116,7 @@ def test_changed_answers(commands: WrappedCommands, call: Call, rules: Rules, sh
 
 
 def test_sbatch_outlives_a_caller_killed_as_it_enters(commands: WrappedCommands, slurm: Lab) -> None:
-    commands.set("sbatch", before=0.5)
+    commands.set("sbatch", before=0.1, held=1)
     caller = slurm.popen_as_user(
         ["sh", "-c", '"$@"; echo "$?" > told', "sh", *SUBMIT],
         env=commands.env(slurm.env()),
@@ -123,7 +125,8 @@ def test_sbatch_outlives_a_caller_killed_as_it_enters(commands: WrappedCommands,
     )
     assert kill_at(caller, commands.entered("sbatch"))
     assert commands.calls("sbatch")[0].returned is None
-    deadline = time.monotonic() + 20
+    commands.release()
+    deadline = time.monotonic() + 60
     while not commands.returned("sbatch")():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -132,10 +135,11 @@ def test_sbatch_outlives_a_caller_killed_as_it_enters(commands: WrappedCommands,
 
 
 def test_a_group_dies_with_its_sbatch(commands: WrappedCommands, slurm: Lab) -> None:
-    commands.set("sbatch", before=0.5)
+    commands.set("sbatch", before=0.1, held=1)
     env = commands.env(slurm.env())
     caller = slurm.popen_as_user(["sh", "-c", '"$@"; :', "sh", *SUBMIT], env=env, cwd=commands.directory)
     assert kill_at(caller, commands.entered("sbatch"), group=True)
+    commands.release()
     time.sleep(0.8)
     assert commands.calls("sbatch")[0].returned is None
 
@@ -150,7 +154,7 @@ def test_kill_after_a_while() -> None:
     sleeper = subprocess.Popen(["sleep", "30"])
     start = time.monotonic()
     assert kill_at(sleeper, after(0.2))
-    assert 0.2 <= time.monotonic() - start < 5
+    assert time.monotonic() - start >= 0.2
 
 
 def test_a_process_that_ended_first_was_not_killed(tmp_path: Path) -> None:

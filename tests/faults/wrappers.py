@@ -20,6 +20,8 @@ class Rules:
     """Seconds before the real command starts."""
     after: float = 0
     """Seconds between the end of the real command and its answer: the job exists, its id is not known yet."""
+    held: int = 0
+    """In the call of this number both begin only with :meth:`WrappedCommands.release`: who kills there is in time."""
     refuse_first: int = 0
     """So many calls fail without the real command being called: the controller was not reached."""
     fail_first: int = 0
@@ -72,6 +74,10 @@ class WrappedCommands:
         new.write_text(json.dumps(rules))
         new.chmod(0o644)
         new.replace(self.directory / "rules.json")
+
+    def release(self) -> None:
+        """Let held commands go on, and those that come later."""
+        (self.directory / "release").touch()
 
     def calls(self, command: str) -> list[Call]:
         """The calls of a command so far, in their order."""

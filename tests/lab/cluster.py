@@ -119,7 +119,7 @@ class Lab:
         *,
         env: Mapping[str, str] | None = None,
         cwd: Path | str = "/",
-        timeout: float = 60,
+        timeout: float = 120,
         input: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Runs a command as the user and returns its output; ``env`` replaces :meth:`env` altogether."""
@@ -148,7 +148,7 @@ class Lab:
             [*self.prefix, *argv], env=environment, cwd=cwd, text=True, start_new_session=True, **kwargs
         )
 
-    def slurm(self, *argv: str, timeout: float = 30) -> str:
+    def slurm(self, *argv: str, timeout: float = 120) -> str:
         """What a Slurm command prints (without the last newline); RuntimeError when it fails."""
         done = self.run_as_user(argv, timeout=timeout)
         if done.returncode != 0:
@@ -168,7 +168,7 @@ class Lab:
         if jobs:
             self.slurm("scancel", *jobs)
 
-    def wait_idle(self, under: Path | None = None, timeout: float = 60) -> None:
+    def wait_idle(self, under: Path | None = None, timeout: float = 120) -> None:
         """Waits until the jobs of :meth:`jobs` are gone; TimeoutError names those that are not."""
         deadline = time.monotonic() + timeout
         while left := self.jobs(under):

@@ -74,7 +74,7 @@ class Launcher:
         *args: str | os.PathLike[str],
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
-        timeout: float = 120,
+        timeout: float = 180,
         input: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Runs run.py to its end; ``env`` is added to :meth:`env`."""

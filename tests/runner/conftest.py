@@ -45,7 +45,7 @@ exit $code
 """
 
 
-def until(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 90.0) -> Any:
     """Wait for something to become true."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -80,7 +80,7 @@ class BatchJob:
 
     def run(self, **env: str) -> int:
         """Run it to its end; its exit code."""
-        return self.start(**env).wait(60)
+        return self.start(**env).wait(150)
 
     @property
     def log_path(self) -> Path:

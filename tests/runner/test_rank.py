@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -150,9 +149,8 @@ def test_a_signal_that_reaches_the_program_first_is_no_failure_of_its_own(make_j
     process = job.start()
     runner, program = map(int, until(lambda: job.log.endswith("\n") and job.log.split()))
     os.kill(program, signal.SIGTERM)
-    time.sleep(0.1)
     os.kill(runner, signal.SIGTERM)
-    assert process.wait(20) == 143
+    assert process.wait(60) == 143
     assert job.outcome.failure is None
 
 
@@ -188,12 +186,10 @@ def test_a_work_dir_that_one_node_lacks_is_named(make_job: MakeJob) -> None:
 
 
 def test_what_outlives_the_program_does_not_keep_the_job(make_job: MakeJob, write: Write) -> None:
-    text = "import subprocess; subprocess.Popen(['sleep', '20']); print('done')"
+    text = "import subprocess; print(subprocess.Popen(['sleep', '300']).pid)"
     job = make_job([write("x.py", text)])
-    began = time.monotonic()
     assert job.run() == 0
-    assert time.monotonic() - began < 8
-    assert job.log == "done\n"
+    os.kill(int(job.log), signal.SIGKILL)  # it is still there
 
 
 def test_the_program_dies_with_its_runner(make_job: MakeJob, write: Write, folder: Path) -> None:
@@ -203,8 +199,8 @@ def test_the_program_dies_with_its_runner(make_job: MakeJob, write: Write, folde
     pids = folder / "pids"
     runner, program = until(lambda: pids.exists() and pids.read_text().endswith(" ") and pids.read_text().split())
     os.kill(int(runner), signal.SIGKILL)
-    assert process.wait(20) == 137
-    until(lambda: not os.path.exists(f"/proc/{program}"), 10)
+    assert process.wait(60) == 137
+    until(lambda: not os.path.exists(f"/proc/{program}"))
 
 
 # -- more than one rank -------------------------------------------------------------------------------------------
@@ -235,7 +231,7 @@ def test_lines_of_ranks_never_mix(make_job: MakeJob, write: Write) -> None:
     os.close(reader)
     done = subprocess.run(["bash", job.dir / "job.sh"], env=job.env, stdout=writer, stderr=writer)
     os.close(writer)
-    copy.wait(20)
+    copy.wait(60)
     assert done.returncode == 0
     assert max(map(len, job.log.splitlines())) < 1024  # longer ones srun would cut
     for rank in (0, 1):
@@ -249,17 +245,23 @@ def test_a_character_is_never_cut(make_job: MakeJob, write: Write) -> None:
     assert "\ufffd" not in job.log_path.read_bytes().decode("utf-8", "replace")
 
 
-def test_a_progress_bar_shows_its_last_state(make_job: MakeJob, write: Write) -> None:
+def test_a_progress_bar_shows_its_last_state(make_job: MakeJob, write: Write, folder: Path) -> None:
     text = """
 import os, sys, time
 if os.environ["RANK"] == "1": sys.exit()
 for n in range(3): sys.stdout.write(f"\\r{n} of 3"); sys.stdout.flush(); time.sleep(0.05)
-sys.stdout.write("\\n"); sys.stdout.write("Continue? "); sys.stdout.flush(); time.sleep(1.6)
+sys.stdout.write("\\n"); sys.stdout.write("Continue? "); sys.stdout.flush()
+while not os.path.exists("go"): time.sleep(0.05)
 print("yes")
 """
     job = two_ranks(make_job, [write("x.py", text)])
-    assert job.run() == 0
-    assert job.log == "[node-0:0] 2 of 3\n[node-0:0] Continue? \n[node-0:0] yes\n"
+    process = job.start()
+    until(lambda: "Continue? " in job.log)
+    (folder / "go").touch()
+    assert process.wait(60) == 0
+    shown = job.log.replace("[node-0:0] ", "").splitlines()
+    assert shown[-3:] == ["2 of 3", "Continue? ", "yes"]
+    assert set(shown[:-3]) <= {"0 of 3", "1 of 3"}  # a machine that halts for a second shows more
     assert (job.ranks / "rank-0.log").read_bytes() == b"\r0 of 3\r1 of 3\r2 of 3\nContinue? yes\n"
 
 
@@ -267,8 +269,10 @@ def test_the_first_failure_of_all_decides(make_job: MakeJob, write: Write) -> No
     text = """
 import os, signal, sys, time
 if os.environ["RANK"] == "1":
-    time.sleep(0.5); {}["x"]
-time.sleep(2); sys.exit(9)
+    {}["x"]
+ranks = os.environ["NEMO_LAUNCH_TASK_DIR"] + "/ranks-77-0"
+while not os.path.exists(ranks + "/first-failure.json"): time.sleep(0.05)
+sys.exit(9)
 """
     job = two_ranks(make_job, [write("x.py", text)])
     assert job.run() == 1

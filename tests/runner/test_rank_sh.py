@@ -46,7 +46,7 @@ def run(
         [shell[0], _rank_sh(folder), launcher, folder / "ranks", folder, "0", "0", *words],
         env={"PATH": shell[1], "SLURMD_NODENAME": "node-0", **env},
         capture_output=True,
-        timeout=60,
+        timeout=150,
     )
 
 
@@ -104,13 +104,15 @@ def test_a_long_line_costs_little_more_than_a_short_one(
     shell: tuple[str, str], folder: Path, write: Write, program: str
 ) -> None:
     short = write("short.sh", "seq 40 | while read -r n; do seq 5000; done; exit 3")  # as many bytes
-    began = time.monotonic()
-    assert run(shell, folder, [str(short)], "srun", **place(0)).returncode == 3
-    usual = time.monotonic() - began
+    usual = 0.0
+    for _ in range(2):
+        began = time.monotonic()
+        assert run(shell, folder, [str(short)], "srun", **place(0)).returncode == 3
+        usual = max(usual, time.monotonic() - began)
     script = write("long.sh", f"{program}; echo; exit 7")
     began = time.monotonic()
     done = run(shell, folder, [str(script)], "srun", **place(1))
-    assert time.monotonic() - began < 4 * usual + 2
+    assert time.monotonic() - began < 10 * usual + 10  # minutes, where each piece costs the rest of the line
     assert done.returncode == 7
     line = done.stdout.split(b"nemo_launch:")[0]
     logged = (folder / "ranks" / "rank-1.log").read_bytes()
@@ -177,25 +179,24 @@ def test_variables_that_would_change_the_tools_reach_the_program_alone(
             [shell[0], _rank_sh(folder), launcher, folder / "ranks", folder, "0", "5", *words, script, "a b"],
             env={"PATH": shell[1], "SLURMD_NODENAME": "node-0", **env},
             capture_output=True,
-            timeout=60,
+            timeout=150,
         )
         assert done.returncode == 0, done
         assert b"/x|/nonexistent/env|1|/a b|a b\n" in done.stdout
 
 
 def test_what_outlives_the_program_does_not_keep_the_job(shell: tuple[str, str], folder: Path, write: Write) -> None:
-    script = write("x.sh", "sleep 20 & echo done")
-    began = time.monotonic()
+    script = write("x.sh", "sleep 300 & echo $!")
     (folder / "ranks").mkdir()
     with open(folder / "log", "wb") as log:  # not a pipe: that one the sleep would hold, too
         done = subprocess.run(
             [shell[0], _rank_sh(folder), "srun", folder / "ranks", folder, "0", "0", script],
             env={"PATH": shell[1], "SLURMD_NODENAME": "node-0", **place(0)},
             stdout=log,
-            timeout=60,
+            timeout=150,
         )
-    assert time.monotonic() - began < 8
-    assert (done.returncode, (folder / "log").read_text()) == (0, "[node-0:0] done\n")
+    assert done.returncode == 0
+    os.kill(int((folder / "log").read_text().removeprefix("[node-0:0] ")), signal.SIGKILL)  # it is still there
 
 
 def test_a_missing_work_dir_is_named(shell: tuple[str, str], folder: Path) -> None:

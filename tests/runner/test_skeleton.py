@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -75,7 +76,7 @@ def test_what_the_user_sets_wins(make_job: MakeJob, folder: Path) -> None:
 def test_of_two_jobs_for_one_submission_one_runs(make_job: MakeJob, folder: Path) -> None:
     job = shell(make_job, "echo ran >> ran; sleep 0.5")
     processes = [job.start(NEMO_LAUNCH_JOB_ID=number) for number in ("77", "78", "79")]
-    codes = [process.wait(20) for process in processes]
+    codes = [process.wait(60) for process in processes]
     assert (folder / "ran").read_text() == "ran\n"
     assert sorted(codes) == [0, 75, 75]
     owner = os.readlink(job.dir / "claim").removeprefix("job-")
@@ -148,7 +149,7 @@ def test_traps_and_options_of_setup_do_not_stay(make_job: MakeJob) -> None:
     process = job.start()
     until(lambda: "begun" in job.log)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 143
+    assert process.wait(60) == 143
     assert job.outcome.cause == "signal"
 
 
@@ -174,7 +175,7 @@ def test_secrets_stay_for_a_requeue(make_job: MakeJob, folder: Path) -> None:
     process = job.start()
     until(lambda: "begun" in job.log)
     process.send_signal(signal.SIGTERM)
-    process.wait(20)
+    process.wait(60)
     assert (folder / "secrets").exists()
 
 
@@ -194,7 +195,7 @@ def test_term_is_passed_on_once_and_the_end_is_recorded(make_job: MakeJob) -> No
     process = job.start()
     until(lambda: "begun" in job.log)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 5
+    assert process.wait(60) == 5
     assert job.log.count("got\n") == 1
     assert (job.outcome.cause, job.outcome.signal, job.outcome.exit_code) == ("signal", "SIGTERM", 5)
     assert job.outcome.failure is None  # it was told to end
@@ -205,7 +206,7 @@ def test_a_program_that_saves_and_ends_well_on_term_was_ended_all_the_same(make_
     process = job.start()
     until(lambda: "begun" in job.log)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 143  # what depends on it must not start
+    assert process.wait(60) == 143  # what depends on it must not start
     assert "saved" in job.log and (job.outcome.cause, job.outcome.exit_code) == ("signal", 0)
 
 
@@ -217,9 +218,8 @@ def test_a_step_that_hears_of_the_end_first_is_no_success(make_job: MakeJob, fol
     until(lambda: "begun" in job.log)
     os.killpg(int((folder / "pid").read_text()), signal.SIGTERM)
     until(lambda: "saved" in job.log)
-    time.sleep(0.4)
     process.send_signal(signal.SIGTERM)
-    process.wait(20)
+    process.wait(60)
     assert (job.outcome.cause, job.outcome.signal) == ("signal", "SIGTERM")
 
 
@@ -229,7 +229,7 @@ def test_cancelling_is_the_cause_when_the_marker_is_there(make_job: MakeJob) -> 
     until(lambda: "begun" in job.log)
     (job.dir / "cancelled").touch()
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 143
+    assert process.wait(60) == 143
     assert job.outcome.cause == "cancelled"
 
 
@@ -239,7 +239,7 @@ def test_the_margin_signal_asks_for_a_checkpoint_and_nothing_else(make_job: Make
     process = job.start()
     until(lambda: "begun" in job.log)
     process.send_signal(signal.SIGUSR1)
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
     assert "checkpoint requested" in job.log and job.log.endswith("saved\n")
     assert job.outcome.cause == "ended"
 
@@ -256,17 +256,17 @@ def test_on_slurm_the_chosen_signal_goes_to_srun(make_job: MakeJob) -> None:
     process = job.start()
     until(lambda: "begun" in job.log)
     process.send_signal(signal.SIGUSR1)
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
     assert "got\n" in job.log
 
 
 def test_a_step_that_was_killed_is_no_success_even_if_srun_says_so(make_job: MakeJob, folder: Path) -> None:
     job = shell(make_job, "exit 0", scheduler="slurm")
-    (folder / "bin" / "srun").write_text("#!/bin/sh\necho begun; sleep 1; exit 0\n")  # seen on 22.05 after scancel
+    (folder / "bin" / "srun").write_text("#!/bin/sh\necho begun; sleep 3; exit 0\n")  # seen on 22.05 after scancel
     process = job.start()
     until(lambda: "begun" in job.log)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 143
+    assert process.wait(60) == 143
     assert job.outcome.exit_code == 143
 
 
@@ -326,7 +326,7 @@ def test_jobs_that_start_together_get_different_ports(make_job: MakeJob, folder:
     processes = [job.start(N=str(n)) for n, job in enumerate(jobs)]
     until(lambda: len(list(folder.glob("port-*"))) == 16)
     (folder / "go").touch()
-    assert [process.wait(30) for process in processes] == [0] * 8
+    assert [process.wait(90) for process in processes] == [0] * 8
     assert len({(folder / f"port-{n}-0").read_text() for n in range(8)}) == 8
     moved = [job.log for job in jobs if f"port {PORT} is taken on node-0: using" in job.log]
     assert len(moved) == 7
@@ -352,8 +352,9 @@ def test_a_port_that_something_listens_on_is_passed_over(make_job: MakeJob) -> N
             make_job, "echo $MASTER_PORT", scheduler="slurm", launcher="srun", ntasks_per_node=2, master_port=port
         )
         assert job.run() == 0
-    assert f"port {port} is taken on node-0: using {port + 1}\n" in job.log
-    assert f"[node-0:1] {port + 1}\n" in job.log
+    (used,) = re.findall(rf"port {port} is taken on node-0: using (\d+)\n", job.log)
+    assert int(used) > port  # mostly the next one; others of this machine may have that
+    assert f"[node-0:1] {used}\n" in job.log
 
 
 def test_no_lease_without_flock(make_job: MakeJob, folder: Path) -> None:

@@ -39,7 +39,7 @@ def test_cancel_ends_the_stubborn_wherever_they_went(site: Site) -> None:
     started = time.monotonic()
     assert run.cancel()["a"].state is State.CANCELLED
     assert left(run, "a") == set()
-    assert 1 <= time.monotonic() - started < 5
+    assert time.monotonic() - started >= 1
 
 
 @pytest.mark.parametrize("how", ["cancel", "kill", "terminate"])
@@ -57,12 +57,12 @@ def test_a_disk_without_room_for_the_marker_keeps_no_task_alive(
 
     monkeypatch.setattr(records, "write_json", full)
     getattr(run.executor, how)(run.jobs())
-    assert run.wait(20)["a"].state.final
+    assert run.wait()["a"].state.final
     assert left(run, "a") == set()
 
 
 def test_kill_does_not_wait(site: Site) -> None:
-    run = site.launch(site.task("a", STUBBORN), grace="1:00")
+    run = site.launch(site.task("a", STUBBORN), grace="5:00")
     run.until_file(site.folder / "up")
     executor = run.executor
     assert isinstance(executor, LocalExecutor)
@@ -70,7 +70,7 @@ def test_kill_does_not_wait(site: Site) -> None:
     seen = executor.kill(run.jobs())
     assert [o.state for o in seen.values()] == [State.CANCELLED]
     assert left(run, "a") == set()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60
 
 
 def test_terminate_lets_it_save_and_kill_ends_it(site: Site) -> None:
@@ -98,7 +98,7 @@ while not os.path.exists("terms"):
 time.sleep(0.5)
 open("saved", "w").write("yes\\n")
 """
-    run = site.launch(site.task("a", text, python=True), launcher="none", grace="0:10")
+    run = site.launch(site.task("a", text, python=True), launcher="none", grace="1:00")
     run.until_file(site.folder / "up")
     seen = run.cancel()["a"]
     assert seen.state is State.CANCELLED
@@ -135,7 +135,7 @@ def test_the_time_limit(site: Site) -> None:
     assert seen["a"].state is State.FAILED
     assert "time limit" in seen["a"].reason
     assert seen["a"].started is not None and seen["a"].ended is not None
-    assert 2 <= seen["a"].ended - seen["a"].started + 1 < 8
+    assert 2 <= seen["a"].ended - seen["a"].started + 1 < 60
     assert seen["b"].skipped
     assert left(run, "a") == set()
 
@@ -146,26 +146,29 @@ while not os.path.exists(os.environ["NEMO_LAUNCH_CHECKPOINT_REQUESTED"]):
     time.sleep(0.05)
 print("saved")
 """
-    run = site.launch(site.task("a", text, python=True), launcher="none", time="0:20", margin="0:19")
+    run = site.launch(site.task("a", text, python=True), launcher="none", time="5:00", margin="4:58")
     assert run.wait()["a"].state is State.SUCCEEDED
     assert "saved" in run.log("a")
 
 
 def test_the_signal_that_was_asked_for_comes_with_it(site: Site) -> None:
     text = "#!/bin/bash\ntrap 'echo got it; exit 0' USR2\nwhile :; do sleep 0.1; done\n"
-    run = site.launch(site.task("a", text), time="0:20", margin="0:19", signal="USR2")
+    run = site.launch(site.task("a", text), time="5:00", margin="4:57", signal="USR2")
     assert run.wait()["a"].state is State.SUCCEEDED
     assert "got it" in run.log("a")
 
 
 def test_at_most_so_many_at_once(site: Site) -> None:
-    text = '#!/bin/bash\necho + >> "turns"; sleep 0.3; echo - >> "turns"\n'
+    text = '#!/bin/bash\necho + >> "turns"; while [ ! -e go ]; do sleep 0.1; done; sleep 0.2; echo - >> "turns"\n'
     run = site.launch(*(site.task(f"t{i}", text) for i in range(5)), max_parallel=2)
+    turns = site.folder / "turns"
+    run.until(lambda _: turns.exists() and len(turns.read_text().split()) == 2)
     waiting = [o for o in run.poll().values() if o.state is State.PENDING]
-    assert all("max_parallel" in o.reason for o in waiting)
+    assert len(waiting) == 3 and all("max_parallel" in o.reason for o in waiting)
+    (site.folder / "go").touch()
     assert {o.state for o in run.wait().values()} == {State.SUCCEEDED}
     now = most = 0
-    for turn in (site.folder / "turns").read_text().split():
+    for turn in turns.read_text().split():
         now += 1 if turn == "+" else -1
         most = max(most, now)
     assert most == 2
@@ -194,10 +197,16 @@ def test_the_supervisor_is_small_and_sleeps(site: Site) -> None:
     job = run.jobs()[0]
     assert job.handle is not None
     folder = Path("/proc") / job.handle.job_id
-    before = (folder / "stat").read_text().rpartition(")")[2].split()[11:13]
-    time.sleep(1)
-    after = (folder / "stat").read_text().rpartition(")")[2].split()[11:13]
-    assert after == before, "it used the processor"
+    run.until_running("a")
+
+    def used() -> list[str]:
+        return (folder / "stat").read_text().rpartition(")")[2].split()[11:13]
+
+    deadline, before = time.monotonic() + 60, [""]
+    while (now := used()) != before:  # once it has started, a second goes by without any
+        assert time.monotonic() < deadline, "it uses the processor"
+        before = now
+        time.sleep(1)
     (resident,) = [line.split()[1] for line in (folder / "status").read_text().splitlines() if line[:6] == "VmRSS:"]
     assert int(resident) < 30_000
     (site.folder / "go").touch()
@@ -231,8 +240,9 @@ def test_what_had_come_to_its_end_before_the_limit_keeps_its_result(site: Site) 
 
 
 def test_a_task_that_nothing_keeps_waiting_is_starting(site: Site) -> None:
-    run = site.launch(site.task("a", "#!/bin/sh\nsleep 2\n"))
+    run = site.launch(site.task("a", "#!/bin/sh\nwhile [ ! -e go ]; do sleep 0.1; done\n"))
     run.until_running("a")
     state = records.read_json(run.where("a").state) or {}
     records.write_json(run.where("a").state, {**state, "state": "waiting"})
     assert (run.poll()["a"].state, run.poll()["a"].reason) == (State.PENDING, "starting")
+    (site.folder / "go").touch()

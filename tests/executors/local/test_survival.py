@@ -78,7 +78,7 @@ def test_a_hung_up_terminal_ends_nothing(site: Site, start_launcher: Start) -> N
     run = attach(site)
     run.until_file(site.folder / "up")
     os.close(leader)  # the kernel hangs up everybody who still belongs to the terminal
-    launcher.wait(30)
+    launcher.wait(60)
     time.sleep(0.2)
     assert run.poll()["a"].state is State.RUNNING
     (site.folder / "go").touch()
@@ -264,7 +264,7 @@ class Book:
 
 def test_a_launcher_killed_at_any_instant_neither_loses_nor_doubles(site: Site, start_launcher: Start) -> None:
     dice = random.Random(20)
-    outcomes = set()
+    outcomes: set[bool] = set()
     launcher = start_launcher("echo a >> runs", "echo b >> runs")
     says(launcher, "planned")
     started = time.monotonic()
@@ -272,18 +272,21 @@ def test_a_launcher_killed_at_any_instant_neither_loses_nor_doubles(site: Site, 
     whole = time.monotonic() - started
     run = attach(site)
     run.wait()
-    for _ in range(20):
+    for number in range(60):
+        if number >= 20 and len(outcomes) == 2:
+            break
         wait_for_its_end(run)
         shutil.rmtree(site.folder / "home")
         (site.folder / "runs").unlink(missing_ok=True)
         launcher = start_launcher("echo a >> runs", "echo b >> runs")
         says(launcher, "planned")
-        time.sleep(whole * dice.uniform(0, 1.1))
+        time.sleep(whole * dice.uniform(0.5, 1.1))
         launcher.kill()
         launcher.wait()
         run = attach(site)
         jobs = settled(run)
         outcomes.add(jobs is not None)
+        whole *= 0.8 if jobs else 1.25  # closer to the instant that decides, however fast this machine is just now
         if jobs is None:  # nothing came of it, and nothing will: the same request goes through now
             for plan in run.plans:
                 Path(plan.paths.dir).mkdir(parents=True, exist_ok=True)
@@ -304,7 +307,7 @@ def wait_for_its_end(run: Run) -> None:
 
 def settled(run: Run) -> list[Job] | None:
     """What the next launcher does: find out what became of the submission, and record the ids."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while True:
         jobs = run.jobs()
         answers = run.executor.recover(jobs)

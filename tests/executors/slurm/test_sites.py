@@ -35,7 +35,7 @@ for name, text in tasks.items():
 book = ledger.FileLedger({plan.task.name: plan.paths for plan in plans})
 executor.submit(plans, book)
 jobs = [ledger.read_job(plan.task.name, plan.paths) for plan in plans]
-deadline = time.monotonic() + 60
+deadline = time.monotonic() + 120
 while time.monotonic() < deadline:
     seen = executor.poll(jobs)
     if "out" in tasks and seen[jobs[-1].key].state == "RUNNING":
@@ -55,7 +55,7 @@ def life(launcher: Launcher, tasks: dict[str, str], **more: object) -> subproces
 
 
 def told(process: subprocess.Popen[str]) -> dict[str, list[object]]:
-    out, err = process.communicate(timeout=90)
+    out, err = process.communicate(timeout=150)
     assert process.returncode == 0, err
     result: dict[str, list[object]] = json.loads(out)
     return result
@@ -83,7 +83,7 @@ def test_secrets_stay_out_of_accounting_that_shows_environments(
     (file,) = launcher.work.rglob("secrets/environment")
     assert stat.S_IMODE(os.stat(file).st_mode) == 0o600 and stat.S_IMODE(os.stat(file.parent).st_mode) == 0o700
     (job,) = slurm_jobenv.jobs(launcher.work)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while "PATH=" not in (shown := slurm_jobenv.slurm("sacct", "-j", job, "--env-vars")):
         assert time.monotonic() < deadline, shown
         time.sleep(0.3)
