@@ -33,6 +33,8 @@ ENV = {
     "TRAILING": "end ",
     "GLOB": "*",
     "EQUALS": "a=b=c",
+    "OVERRIDE": "% @ * # = , : / 中文",
+    "PERCENT": "%j%%A",
 }
 ARGV = ["a b", "'", '"', "$HOME", "*", "é", "", "--x=1;2", "a\nb", "; touch OWNED", "-e", "%d", "\\"]
 OVERRIDES = ["model.name=% @ * # = , : / 中文", "path=a/b:c", "p=100%"]
@@ -169,14 +171,36 @@ def test_case_04_overrides_arrive_and_stay_in_the_record(got: Got) -> None:
     assert record["argv"][2:] == [*ARGV, *OVERRIDES]
 
 
-@pytest.mark.parametrize("title", ["100%j @*#=,:中文", "a;b$(c)'d\"", "%u%x"])
+TITLES = ["100%j @*#=,:中文", "a;b$(c)'d\"", "%u%x", "%% @ #"]
+
+
+@pytest.mark.parametrize("title", TITLES)
 def test_case_04_folders_with_such_names_work(there: Scene, title: str) -> None:
     words = ["-e", "slurm", "-p", "a3m", "-s", "payload.sh", "--experiment-name", title, "--wait"]
-    done = there(*words, "--", "p", str(there.launcher.workspace / "ran"))
+    there.launcher.write("payload.sh", 'echo "said $1"\n', 0o755)
+    done = there(*words, "--", title)
     assert done.returncode == 0, (done.stderr, there.logs())
-    (task,) = there.status()
-    assert Path(task["log"]).exists()
-    assert len(there.ran()) == 1
+    _the_title_is_kept(there, title)
+    (job,) = there.jobs()
+    assert there.status()[0]["log"].endswith(f"/{title}/{job}.log")
+
+
+@pytest.mark.parametrize("title", TITLES)
+def test_case_04_folders_with_such_names_work_here(here: Scene, title: str) -> None:
+    here.launcher.write("payload.sh", 'echo "said $1"\n', 0o755)
+    done = here("-s", "payload.sh", "--experiment-name", title, "--wait", "--", title)
+    assert done.returncode == 0, (done.stderr, here.logs())
+    _the_title_is_kept(here, title)
+
+
+def _the_title_is_kept(scene: Scene, title: str) -> None:
+    """In the record, in folders, in arguments and wherever it is asked for by name."""
+    told = json.loads(scene("status", "--json", title).stdout)
+    (record,) = scene.launcher.runs.glob("experiments/*/*/experiment.json")
+    assert told["experiment"]["title"] == json.loads(record.read_text())["title"] == title
+    assert record.parent.parent.name == title
+    assert Path(told["tasks"][0]["log"]).read_text() == f"said {title}\n"
+    assert scene("logs", title).stdout == f"said {title}\n"
 
 
 def test_case_04_a_folder_that_slurm_cannot_log_to_is_refused(there: Scene) -> None:

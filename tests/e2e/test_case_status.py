@@ -322,7 +322,7 @@ def test_case_41_scancel_from_outside_stays(there: Scene) -> None:
     lab = there.launcher.lab
     assert lab is not None
     assert there(*SLURM, *payload(there, 600)).returncode == 0
-    (task,) = there.until(running)
+    (task,) = there.until(lambda tasks: running(tasks) and there.ran() != [])
     lab.scancel(task["job_id"])
     (task,) = there.ended()
     assert task["state"] == "CANCELLED"
@@ -340,7 +340,7 @@ def test_case_41_scancel_stays_where_the_site_would_restart_and_the_controller_i
     lab, commands = wrapped.launcher.lab, wrapped.commands
     assert lab is not None and commands is not None
     assert wrapped(*SLURM, *payload(wrapped, 600)).returncode == 0
-    (task,) = wrapped.until(running)
+    (task,) = wrapped.until(lambda tasks: running(tasks) and wrapped.ran() != [])
     net = ["nsenter", f"--net=/run/netns/{lab.netns}"] if lab.netns else []
     update = [*net, "scontrol", "update", f"JobId={task['job_id']}", "Requeue=1"]
     subprocess.run(update, env={**os.environ, "SLURM_CONF": str(lab.conf)}, check=True, timeout=30)

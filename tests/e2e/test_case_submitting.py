@@ -7,7 +7,7 @@ import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from pathlib import Path
+from itertools import pairwise
 
 import pytest
 
@@ -25,16 +25,42 @@ def payload(scene: Scene, *more: str) -> list[str]:
 
 
 def test_case_11_the_cluster_that_sbatch_names_is_asked_from_then_on(wrapped: Scene) -> None:
-    """The lab's own cluster is called ``lab``, so its name can stand for alpha."""
-    assert wrapped.commands is not None
-    wrapped.commands.set("sbatch", Rules(suffix=";lab"))
-    done = wrapped(*SLURM, *payload(wrapped))
-    (job,) = wrapped.jobs()
-    assert block(done.stdout)["Job id"] == job
-    (task,) = wrapped.ended()
-    assert (task["job_id"], task["cluster"], task["state"]) == (job, "lab", "SUCCEEDED")
-    asked = wrapped.commands.calls("squeue")
-    assert asked and all("-M" in call.argv and "lab" in call.argv for call in asked)
+    """The lab's own cluster is called ``lab``, so its name can stand for alpha. All is asked there."""
+    commands = wrapped.commands
+    assert commands is not None
+    commands.set("sbatch", Rules(suffix=";lab"))
+    go = wrapped.launcher.workspace / "go"
+    done = wrapped(*SLURM, *payload(wrapped), str(go))
+    (first,) = wrapped.jobs()
+    assert block(done.stdout)["Job id"] == first
+    assert wrapped(*SLURM, *payload(wrapped, "--again"), str(go)).returncode == 0
+    (second,) = set(wrapped.jobs()) - {first}
+    ids = wrapped.experiments()
+    wrapped.until(lambda tasks: names(tasks) == ["RUNNING"], ids[1])
+    assert wrapped("cancel", ids[1]).returncode == 0
+    wrapped.until(lambda tasks: names(tasks) == ["RUNNING"], ids[0])
+    commands.set("squeue", Rules(silent=True))  # forgotten by the queue, and its own record gone: accounting is left
+    go.touch()
+    deadline = time.monotonic() + 60
+    while wrapped.jobs()[first] != "COMPLETED":
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    (folder,) = (
+        path for path in wrapped.launcher.runs.glob("experiments/*/*/*") if path.parent.name == ids[0] and path.is_dir()
+    )
+    for path in (folder / "seen.json", *folder.glob("exit-*.json")):
+        path.unlink(missing_ok=True)
+    (task,) = wrapped.ended(ids[0])
+    assert (task["job_id"], task["cluster"], task["state"]) == (first, "lab", "SUCCEEDED")
+    (task,) = wrapped.ended(ids[1])
+    assert (task["job_id"], task["cluster"], task["state"]) == (second, "lab", "CANCELLED")
+    for name in ("squeue", "sacct", "scancel", "scontrol"):
+        about = [
+            call.argv for call in commands.calls(name) if {first, second} & set(re.findall(r"\d+", str(call.argv)))
+        ]
+        assert about or name == "scontrol", name
+        for argv in about:
+            assert ("-M", "lab") in pairwise(argv) or {"-Mlab", "--clusters=lab"} & set(argv), argv
 
 
 def test_case_11_an_id_comes_only_from_a_line_that_is_one(wrapped: Scene) -> None:
@@ -229,17 +255,20 @@ def test_case_28_cancelled_while_the_scheduler_does_not_show_it_yet(wrapped: Sce
 
 # -- 33: ports -----------------------------------------------------------------------------------------------------
 
+#: Rank 0 serves a store of its own on the port; the first job ends when all eight run, the others outlive it.
 MEET = """\
-import os, socket, sys, time
+import glob, os, socket, sys, time
 address, rank = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])), os.environ["RANK"]
-seconds = float(sys.argv[1])
+folder, first = sys.argv[1], sys.argv[2] == "0"
 if rank == "0":
     server = socket.create_server(("", address[1]))
+    open(f"{folder}/up-{address[1]}-{os.environ['SLURMD_NODENAME']}", "w").close()
     client, _ = server.accept()
-    time.sleep(seconds)
+    while len(glob.glob(f"{folder}/up-*")) < 8 or not (first or os.path.exists(f"{folder}/first-is-over")):
+        time.sleep(0.1)
     client.sendall(os.environ["NEMO_LAUNCH_JOB_ID"].encode())
 else:
-    for _ in range(100):
+    while True:
         try:
             client = socket.create_connection(("127.0.0.1", address[1]))
             break
@@ -252,21 +281,29 @@ else:
 
 
 def test_case_33_eight_jobs_with_the_default_port_on_one_node(there: Scene) -> None:
+    lab = there.launcher.lab
+    assert lab is not None
     there.launcher.write("meet.py", MEET)
-    there.launcher.write("node.yaml", "nodelist: a3m-0\n")
-    node = ["--config", "node.yaml", "--ntasks-per-node", "2", "--cpus-per-task", "1", "--launcher", "srun"]
+    there.launcher.write("node.yaml", "nodelist: a3u-1\n")
+    folder = there.launcher.user.make_dir(there.launcher.workspace / "up")
+    node = ["-e", "slurm", "-p", "a3u", "--config", "node.yaml", "--ntasks-per-node", "2", "--cpus-per-task", "1"]
+    words = [*node, "--launcher", "srun", "--sbatch-arg=--hold", "-s", "meet.py"]
 
     def launch(number: int) -> tuple[int, str]:
-        seconds = "0.2" if number == 0 else "3"
-        done = there(*SLURM, *node, "-s", "meet.py", "--experiment-name", f"meet{number}", "--", seconds)
+        done = there(*words, "--experiment-name", f"meet{number}", "--", str(folder), str(number))
         return done.returncode, done.stderr
 
-    with ThreadPoolExecutor(8) as pool:
+    with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(launch, range(8))) == [(0, "")] * 8
-    for number in range(8):
-        tasks = there.ended(f"meet{number}", timeout=90)
-        assert names(tasks) == ["SUCCEEDED"], (tasks, there.log())
-    logs = "".join(Path(p).read_text() for p in there.launcher.runs.glob("experiments/*/*/*/[0-9]*.log"))
-    found = re.findall(r"port (\d+) of (\d+)", logs)
-    assert len({job for _, job in found}) == 8
-    assert len({port for port, _ in found}) > 1
+    lab.slurm("scontrol", "release", ",".join(there.jobs()))  # all at once
+    assert names(there.ended("meet0", timeout=180)) == ["SUCCEEDED"], there.logs()
+    assert [names(there.status(f"meet{number}")) for number in range(1, 8)] == [["RUNNING"]] * 7
+    (folder / "first-is-over").touch()
+    for number in range(1, 8):
+        assert names(there.ended(f"meet{number}")) == ["SUCCEEDED"], there.logs()
+    up = [path.name.split("-", 2)[1:] for path in folder.glob("up-*")]
+    assert {node for _, node in up} == {"a3u-1"}
+    found = re.findall(r"port (\d+) of (\d+)", there.logs())
+    assert sorted(job for _, job in found) == sorted(there.jobs())
+    assert len(found) == len({port for port, _ in found}) == 8
+    assert {port for port, _ in found} == {port for port, _ in up}
