@@ -361,7 +361,6 @@ def test_case_42_an_attempt_killed_hard_has_not_the_result_of_the_one_before(
     """Restarts are not part of this version, so the site's administrator requeues the job."""
     scene, lab = make_scene(slurm_noacct, wrapped=True), slurm_noacct
     assert scene.commands is not None
-    go(scene).touch()
     assert scene(*SLURM, *payload(scene, go(scene))).returncode == 0
     (job,) = scene.jobs()
 
@@ -370,6 +369,7 @@ def test_case_42_an_attempt_killed_hard_has_not_the_result_of_the_one_before(
         subprocess.run([*net, *argv], env={**os.environ, "SLURM_CONF": str(lab.conf)}, check=True, timeout=30)
 
     root("scontrol", "update", f"JobId={job}", "Requeue=1")
+    go(scene).touch()
     record = scene.directory() / f"exit-{job}-0.json"
     deadline = time.monotonic() + 60
     while not record.exists() or scene.jobs()[job] != "COMPLETED":

@@ -247,7 +247,7 @@ def test_a_submission_that_still_runs_is_in_flight_and_then_found(site: Site, wr
     run.book.intend(plan)
     sbatch = subprocess.Popen(plan.command, stdout=subprocess.DEVNULL)
     (job,) = run.jobs()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 90
     while not wrapped.entered("sbatch")():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -256,7 +256,7 @@ def test_a_submission_that_still_runs_is_in_flight_and_then_found(site: Site, wr
     wrapped.release()
     while answer is Recovery.IN_FLIGHT:
         answer = run.executor.recover([job])[job.key]
-        assert time.monotonic() < deadline + 60
+        assert time.monotonic() < deadline + 90
     sbatch.wait()
     assert isinstance(answer, Handle)
     run.book.submitted(plan, answer)
