@@ -28,13 +28,21 @@ class Imports(NamedTuple):
 
 
 def of_file(path: str, site: Site) -> Imports:
-    """For a recipe file: as for a script, its own folder first.
+    """For a recipe file: as for a script, its own folder first; and the `recipes` folder above it, in a work dir too.
 
     Raises:
         InputError: the code cannot be copied.
     """
     place = scripts.place(path, site.config, site.work_dir, (*site.leave_out, site.snapshots))
-    return _imports(place, os.path.dirname(place.relative), site)
+    own = os.path.dirname(place.relative)
+    parts = own.split(os.sep)
+    if "recipes" in parts:
+        top = os.path.join(*parts[: len(parts) - parts[::-1].index("recipes")])
+        if place.roots:
+            place = place._replace(roots=(*place.roots, os.path.join(place.roots[0], top)))
+        else:
+            place = place._replace(inner=(*place.inner, (0, top)))
+    return _imports(place, own, site)
 
 
 def of_objects(root: Any, site: Site) -> Imports:

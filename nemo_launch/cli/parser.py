@@ -24,7 +24,7 @@ LATER = ("rl", "attach", "node-shell")
 
 _EPILOG = """\
 examples:
-  run.py -s pretrain/llama_tiny_pt.py --ntasks-per-node 2
+  run.py -s pretrain/llama_tiny_pt.py --ntasks-per-node 2 step_scheduler.max_steps=40
   run.py -e slurm -p a3m -d $WORK_DIR -s pretrain/llama_tiny_pt.py -n 2 --experiment-name demo
   run.py -s train.py -- --lr 1e-3 optimizer=adam      (words after -- go to the script untouched)
 

@@ -99,7 +99,7 @@ def with_editable(place: Place, config: ExecutorConfig) -> Place:
         note = f"imports from {where} (editable installs) are not copied: edits there reach jobs that wait"
         first = replace(place.codes[0], notes=(*place.codes[0].notes, note))
         place = place._replace(codes=(first, *place.codes[1:]))
-    return place._replace(inner=tuple(inner))
+    return place._replace(inner=(*place.inner, *inner))
 
 
 def _with_work_dir(relative: str, code: Code, config: ExecutorConfig, work_dir: str, leave_out: Sequence[str]) -> Place:

@@ -16,7 +16,7 @@ def demo(scene: Scene, *more: str) -> list[str]:
 
 
 def test_show_2_the_tiny_llama_on_two_nodes(there: Scene) -> None:
-    few = ["--", "--max-steps", "12", "--log-interval", "3"]
+    few = ["step_scheduler.max_steps=12", "step_scheduler.log_interval=3"]
     done = there(*demo(there, *few))
     assert done.returncode == 0, done.stderr
     (job,) = there.jobs()

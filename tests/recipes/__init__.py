@@ -1,0 +1,1 @@
+"""The recipes and their trainer, on real processes."""
