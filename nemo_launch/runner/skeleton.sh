@@ -188,7 +188,7 @@ nl_check_nodes() { # a container would only say that a mount failed: every node 
   nl_end 78 mount "$nl_first is missing on $nl_nodes_of_first. The container needs it on every node of the job."
 }
 
-nl_explain_container() { # where none of the processes started: what pyxis said about it
+nl_explain_container() { # where none of the processes failed by itself: what pyxis said, if it did
   local nl_said nl_what nl_where='' nl_fix=''
   nl_said=$(tail -n 400 -- "$nl_log" 2>/dev/null | grep -aE '^slurmstepd[^:]*: error: (pyxis: |execve\(\): )|^srun: error: ')
   if [[ $nl_said =~ srun:\ error:\ ([^:\ ]+):\ task ]]; then nl_where=" on ${BASH_REMATCH[1]}"; fi
@@ -390,7 +390,7 @@ if [[ $nl_secrets_file ]]; then
   while IFS= read -r -d '' nl_entry; do export "${nl_entry?}"; done <"$nl_secrets_file"
 fi
 for nl_dir in "${NEMO_LAUNCH_LOG_DIR:-}" "${HF_HOME:-}" "${TORCH_HOME:-}"; do
-  if [[ $nl_dir = /* ]]; then mkdir -p -- "$nl_dir" 2>/dev/null || nl_say "cannot make $nl_dir on $nl_host"; fi
+  if [[ $nl_dir = /* && -z $nl_contained ]]; then mkdir -p -- "$nl_dir" 2>/dev/null || nl_say "cannot make $nl_dir on $nl_host"; fi
 done
 for ((nl_i = ${#nl_pythonpath[@]} - 1; nl_i >= 0; nl_i--)); do
   export PYTHONPATH=${nl_pythonpath[nl_i]}${PYTHONPATH:+:$PYTHONPATH}
@@ -458,7 +458,7 @@ if [[ $nl_rc != 0 ]]; then
     { read -r nl_cause && IFS= read -r -d '' nl_message; } <"$nl_ranks/problem"
     nl_message=${nl_message%$'\n'}
     if [[ $nl_cause = python ]]; then nl_rc=127; fi # not that of the ranks which were ended with it
-  elif [[ $nl_contained && -z $nl_ended_by && -z $(compgen -G "$nl_ranks/rank-*") ]]; then
+  elif [[ $nl_contained && -z $nl_ended_by && ! -e $nl_ranks/first-failure.json ]]; then
     nl_explain_container
   fi
   if [[ $(cat -- "$nl_ranks/first-failure.json" 2>/dev/null) =~ \"exit_code\":\ *([0-9]+) ]]; then

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,6 +117,7 @@ def test_torchrun_over_two_nodes(ship: Ship) -> None:
         assert f"[{node}:{rank}] {rank} 4 full\n" in task["log"]
 
 
+@pytest.mark.slow
 def test_root_home_and_name_are_fields(ship: Ship) -> None:
     ship.launcher.write("a.sh", "touch /made 2>/dev/null && echo writable\ncat ~/word 2>/dev/null\nexit 0\n")
     home = Path("/home") / ship.launcher.user.name  # as the nodes know it
@@ -193,6 +195,17 @@ def test_cache_folders_are_made_on_every_node(ship: Ship) -> None:
         assert [path.name for path in (folder / "huggingface").iterdir()] == [node]
 
 
+def test_a_container_can_be_cancelled(ship: Ship) -> None:
+    ship.launcher.write("a.sh", "echo under way\nsleep 300\n")
+    words = ["-e", "slurm", "-p", "a3m", "--mem", "100M", "-i", str(ship.images.without_bash), "-s", "a.sh", "-n", "2"]
+    assert ship.launcher(*words).returncode == 0
+    deadline = time.monotonic() + 90
+    while ship.launcher("logs", "a").stdout.count("under way") < 2 and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert ship.launcher("cancel", "a").returncode == 0
+    assert "- Status: CANCELLED\n" in ship.launcher("status", "a", "--wait").stdout
+
+
 # -- what is missing ------------------------------------------------------------------------------------------------
 
 
@@ -203,6 +216,7 @@ def test_a_mount_that_one_node_lacks_is_named_with_the_node(ship: Ship) -> None:
     task = ship.run("-i", ship.images.without_bash, "-s", "a.sh", "-n", "2", "--mount", f"{local}:/data")
     assert (task["state"], task["exit_code"]) == ("FAILED", 78)
     assert task["reason"].startswith(f"{local} is missing on a3m-1. The container needs it")
+    assert f"{local} is not on this machine; the nodes must see it" in task["said"]
     assert "started" not in task["log"]
     both = ship.run("-i", local / "i.sqsh", "-s", "a.sh", "-n", "2", "--mount", f"{local}:/data")
     assert f"{local}/i.sqsh is missing on a3m-0, a3m-1 (and 1 more, see the log)" in both["reason"]

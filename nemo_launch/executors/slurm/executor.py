@@ -157,9 +157,10 @@ class SlurmExecutor:
         notes = [f"{name}={value} of your environment applies" for name, value in defaults.items()]
         notes += rules.without_effect(self.config)
         notes += _of_preset(self.config)
-        image = self.config.container_image or ""
-        if image.startswith("/") and not self.transport.exists(image):
-            notes.append(f"{image} is not on this machine; the nodes must see it")
+        if image := self.config.container_image:
+            seen = [*([image] if image.startswith("/") else []), *(m.source for m in self.config.container_mounts)]
+            absent = [path for path in dict.fromkeys(seen) if not self.transport.exists(path)]
+            notes += [f"{path} is not on this machine; the nodes must see it" for path in absent]
         if task.after:
             notes.append(f"sbatch also gets --dependency=afterok: with the job ids of {', '.join(task.after)}")
         if secrets_file:
