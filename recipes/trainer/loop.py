@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import traceback
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,8 @@ def train(
     A mistake of the user (a value, a folder, a checkpoint of another model) is one paragraph per node, exit code 2.
     """
     others: list[Any] = [optimizer, lr_scheduler, step_scheduler, parallel, checkpoint, restore_from, metrics, export]
+    # A request may come while torch is being loaded, and would end the process; its file is still there later.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     try:
         rank = Rank.of_environment()
         if problems := [problem for part in (model, dataset, *others) for problem in part.problems()]:

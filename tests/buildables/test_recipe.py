@@ -159,6 +159,27 @@ def test_a_recipe_file_from_python(tmp_path: Path) -> None:
     assert three.plan()[0].task.config is None
 
 
+@pytest.mark.parametrize("snapshot", [True, False])
+def test_a_recipe_file_imports_from_the_recipes_folder_above_it(tmp_path: Path, snapshot: bool) -> None:
+    """Wherever the work dir is: here it has the `recipes` folder in it."""
+    recipes = tmp_path / "clone" / "recipes"
+    for name, text in {
+        "shared_by_recipes/fit.py": "def fit(steps):\n    print('fitted', steps)\n",
+        "kind/tiny.py": "import nemo_launch as nl\nfrom shared_by_recipes.fit import fit\n"
+        "def recipe():\n    return nl.Partial(fit, steps=3)\n",
+    }.items():
+        (recipes / name).parent.mkdir(parents=True, exist_ok=True)
+        (recipes / name).write_text(text)
+    executor = nl.LocalExecutor(work_dir=str(tmp_path / "clone"), launcher="none", snapshot=snapshot)
+    exp = nl.Experiment("demo", executor)
+    exp.add(nl.RecipeFile(str(recipes / "kind" / "tiny.py")), name="tiny")
+    exp.run()
+    (task,) = exp.wait()
+    assert task.observation.exit_code == 0
+    (log,) = Path(os.environ["NEMORUN_HOME"]).glob("experiments/demo/*/tiny/*.log")
+    assert "fitted 3" in log.read_text()
+
+
 def test_a_config_that_contains_itself_is_refused() -> None:
     inner = nl.Config(Optimizer)
     inner.schedule = [inner]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.lab import Lab, Launcher
 from tests.recipes.conftest import StartRanks, checkpoints, losses
 from tests.recipes.ranks import RECIPES, call, loaded
 
@@ -68,3 +70,24 @@ def test_its_path_with_a_reduced_model(start_ranks: StartRanks, text: Path) -> N
     assert checkpoints(task) == ["latest", "step-000015", "step-000020"]
     assert (task / "checkpoints/step-000020/__1_0.distcp").stat().st_size > 10_000, "each rank saves its part"
     assert json.loads((task / "model" / "config.json").read_text())["dtype"] == "bfloat16"
+
+
+@pytest.mark.slow
+def test_its_path_over_two_nodes_goes_on_to_the_last_digit(
+    make_launcher: Callable[[Lab | None], Launcher], slurm: Lab
+) -> None:
+    launcher = make_launcher(slurm)
+    where = ["-e", "slurm", "-p", "a3m", "-d", str(launcher.work), "-n", "2", "--ntasks-per-node", "2", "--wait"]
+    words = [*REDUCED, "dataset.max_bytes=100000", "step_scheduler.log_interval=1", "lr_scheduler.decay_steps=8"]
+
+    def run(title: str, *more: str) -> Path:
+        done = launcher(*where, "-s", RECIPE, "--experiment-name", title, *words, *more, timeout=170)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return next((launcher.runs / "experiments" / title).iterdir()) / title
+
+    first = run("first", "step_scheduler.max_steps=4")
+    rest = run("rest", "step_scheduler.max_steps=8", f"restore_from.path={first}/checkpoints/latest")
+    whole = run("whole", "step_scheduler.max_steps=8")
+    assert list(losses(rest)) == [5, 6, 7, 8]
+    assert {**losses(first), **losses(rest)} == losses(whole)
+    assert (whole / "checkpoints" / "latest" / "__3_0.distcp").is_file(), "each rank of each node saves its part"

@@ -1,15 +1,14 @@
-"""The tiny Llama recipe: it learns, reports, and explains mistakes; through run.py on this machine and on Slurm."""
+"""The tiny Llama recipe: it learns, reports, and explains mistakes."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.lab import Lab, Launcher
+from tests.lab import Launcher
 from tests.recipes.conftest import StartRanks, checkpoints, losses, progress
 
 TINY = "pretrain/llama_tiny_pt.py"
@@ -94,22 +93,3 @@ def test_missing_torch_is_named_with_its_remedy(launcher: Launcher) -> None:
     assert re.search(r"error: .* has no module torch\. .*pip install torch transformers numpy\.", done.stdout)
     assert "- Exit code: 2" in done.stdout
     assert "Traceback" not in done.stdout
-
-
-@pytest.mark.slow
-def test_its_killed_run_on_two_nodes_goes_on(make_launcher: Callable[[Lab | None], Launcher], slurm: Lab) -> None:
-    launcher = make_launcher(slurm)
-    where = ["-e", "slurm", "-p", "a3m", "-d", str(launcher.work), "-n", "2", "--ntasks-per-node", "2", "--wait"]
-    words = ["model.hidden_size=32", "dataset.seq_len=16", "step_scheduler.log_interval=1", "parallel.strategy=fsdp2"]
-    words += ["step_scheduler.checkpoint_interval=4", "model.num_hidden_layers=3"]
-
-    def run(title: str, *more: str) -> Path:
-        done = launcher(*where, "-s", TINY, "--experiment-name", title, *words, *more)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return next((launcher.runs / "experiments" / title).iterdir()) / title
-
-    whole = run("whole", "step_scheduler.max_steps=8")
-    first = run("first", "step_scheduler.max_steps=4", "lr_scheduler.decay_steps=8")
-    rest = run("rest", "step_scheduler.max_steps=8", f"restore_from.path={first}/checkpoints/latest")
-    assert {**losses(first), **losses(rest)} == losses(whole)
-    assert list(losses(rest)) == [5, 6, 7, 8]
