@@ -211,6 +211,7 @@ def test_a_restart_of_the_machine_is_told(site: Site) -> None:
     assert known is not None
     (site.folder / "go").touch()
     run.wait()
+    wait_for_its_end(run)  # it still writes states of its own
     # as a restart would have left it
     for name in ("a", "b"):
         where = run.where(name)
