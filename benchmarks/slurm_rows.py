@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 
 import pairs
+import status_rows
 
 Row = tuple[str, str, float, "float | None", str]
 
@@ -89,6 +90,7 @@ def rows(checkout: str, folder: str, env: dict[str, str], rounds: int) -> Iterat
         yield ("launch one script, less sbatch's own time", "python -c pass", over, 20, "")
         yield from _fifty(checkout, folder, env, python)
         yield from _status(folder, env, python, driver)
+        yield from status_rows.rows(checkout, folder, env, python, driver, rounds)
     finally:
         _end_jobs(folder, env)
 

@@ -18,19 +18,23 @@ def matching(patterns: Iterable[str]) -> Iterator[str]:
     longer than asking the scheduler. Here ``*`` once in a name, which is all that records need, costs neither.
     """
     listings: dict[str, list[str]] = {}
+    folders: dict[str, list[str]] = {}
     for pattern in patterns:
-        yield from _expand(pattern, listings)
+        yield from _expand(pattern, listings, folders)
 
 
-def _expand(pattern: str, listings: dict[str, list[str]]) -> list[str]:
-    plain = _literal(pattern)
-    if plain is not None:
-        return [plain]
-    folder, name = os.path.split(pattern)
-    if not folder or folder == pattern:  # nothing above it to list
-        return glob.glob(pattern)
+def _expand(pattern: str, listings: dict[str, list[str]], folders: dict[str, list[str]]) -> list[str]:
+    folder, slash, name = pattern.rpartition("/")
+    if not slash:  # nothing above it to list
+        return glob.glob(pattern) if _literal(pattern) is None else [_literal(pattern) or ""]
+    if not folder:
+        parents = ["/"]
+    elif folder in folders:
+        parents = folders[folder]
+    else:
+        plain = _literal(folder)
+        parents = folders[folder] = [plain] if plain is not None else _expand(folder, listings, folders)
     last = _literal(name)
-    parents = _expand(folder, listings)
     if last is not None:
         return [os.path.join(parent, last) for parent in parents]
     return [os.path.join(parent, entry) for parent in parents for entry in _among(_listing(parent, listings), name)]

@@ -41,16 +41,25 @@ def merged(e: Evidence, known: Sequence[str], queue: Answer, account: Answer) ->
     """The truth about the whole, with that about each part."""
     cluster = e.job.handle.cluster if e.job.handle else None
     parts: dict[str, Observation] = {}
+    alike: dict[Row | None, Observation] = {}  # thousands of indices may wait for the same reason
     for part in known:
         handle = handle_of(part, cluster)
         rows = (queue.row(handle), account.row(handle))
         row, booked = (said if said and same_job(said, e.job) else None for said in rows)
+        before = e.seen.observation.parts.get(part) if e.seen else None
+        plain = row and row.state == "PENDING" and not booked and not (before and before.state.final)
+        waits = replace(row, job_id="") if row and plain else None
+        if waits in alike:
+            parts[part] = alike[waits]
+            continue
         seen = _seen(e.seen, part)
         outcome = _outcome(e.outcome, handle, row, booked)
         one = merge(replace(e, queue=row, account=booked, seen=seen, outcome=outcome))
         if one.age is not None and not e.controller:  # since when nobody shows it
             one = replace(one, extra={**one.extra, "gone": seen.gone if seen and seen.gone is not None else e.now})
         parts[part] = one
+        if waits:
+            alike[waits] = one
     return combine(parts)
 
 

@@ -18,6 +18,8 @@ _REFRESH = 60.0
 #: A final state without an exit record is looked at again for this long: the record may still be on its way (NFS).
 _SETTLED = 60.0
 
+_DEFAULTS = {name: value for name, value in vars(Observation(State.UNKNOWN)).items() if name != "state"}
+
 
 def load(transport: Transport, jobs: Sequence[Job]) -> dict[str, Seen | None]:
     """What the jobs' folders say, with one question for all; None: nothing (readable)."""
@@ -39,12 +41,22 @@ def _observation(fields: dict[str, Any]) -> Observation:
     return Observation(**{**fields, "state": State(fields["state"]), "failure": failure, "parts": parts})
 
 
+def _plain(observation: Observation) -> dict[str, Any]:
+    """Its fields, without those that say nothing: an array has thousands of parts."""
+    said = {name: value for name, value in vars(observation).items() if value != _DEFAULTS.get(name, observation)}
+    if observation.failure:
+        said["failure"] = dataclasses.asdict(observation.failure)
+    if observation.parts:
+        said["parts"] = {name: _plain(part) for name, part in observation.parts.items()}
+    return said
+
+
 def save(transport: Transport, evidence: Evidence, now_known: Observation) -> None:
     """Keep what is worth keeping; a folder that cannot be written (another user's) is no error."""
     new = _worth(evidence, now_known)
     if new is None:
         return
-    value = {"at": new.at, "gone": new.gone, "settled": new.settled, "observation": dataclasses.asdict(new.observation)}
+    value = {"at": new.at, "gone": new.gone, "settled": new.settled, "observation": _plain(new.observation)}
     with contextlib.suppress(RecordError):  # losing it in a crash costs nothing
         transport.write(evidence.job.paths.seen, json.dumps(value).encode(), sync=False)
 

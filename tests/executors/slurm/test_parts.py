@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nemo_launch.executors.base import Handle, Job, Observation, State
+from nemo_launch.executors.base import Failure, Handle, Job, Observation, State
 from nemo_launch.executors.outcome import Outcome
-from nemo_launch.executors.slurm import parts
+from nemo_launch.executors.slurm import parts, seen
 from nemo_launch.executors.slurm.merge import Evidence, Seen
 from nemo_launch.executors.slurm.query import Answer, Row, _answer, expand
 from nemo_launch.layout import TaskPaths
+from nemo_launch.transport import LocalTransport
 
 NOW = 1_000_000.0
 JOB = Job("a", TaskPaths("/h/a", "/h/a"), Handle("7"), intended=NOW - 600, submitted=NOW - 600)
@@ -151,3 +153,20 @@ def test_the_row_of_an_index_or_a_component() -> None:
     assert rows.row(Handle("8", het_part=1)) == row("8+1", "RUNNING")
     assert rows.row(Handle("9", array_index=4)) == row("9", "CANCELLED")
     assert rows.row(Handle("8")) is None and list(rows.parts(Handle("8"))) == ["8+0", "8+1"]
+
+
+def test_what_is_kept_of_parts_is_read_back_whole(tmp_path: Path) -> None:
+    failure = Failure(1, "n0", 7, exception="KeyError: 'x'")
+    one = Observation(State.FAILED, "FAILED", "exit code 7", 7, attempt=1, failure=failure, extra={"gone": 5.0})
+    whole = Observation(State.RUNNING, parts={"7_0": one, "7_1": Observation(State.UNKNOWN, raw="HIBERNATING")})
+    job = replace(JOB, paths=TaskPaths(str(tmp_path), str(tmp_path)))
+    seen.save(LocalTransport(), Evidence(job, NOW, Outcome()), whole)
+    kept = seen.load(LocalTransport(), [job])[job.key]
+    assert kept is not None and kept.observation == whole
+    assert "restarting" not in Path(job.paths.seen).read_text()
+
+
+def test_an_index_that_had_ended_does_not_wait_again_because_others_do() -> None:
+    before = Seen(Observation(State.RUNNING, parts={"7_2": Observation(State.FAILED, exit_code=3)}), NOW - 10)
+    found = truth(answer(row("7_[0-4]", "PENDING", "Priority")), seen=before)
+    assert [str(one.state) for one in found.parts.values()] == ["PENDING", "PENDING", "FAILED", "PENDING", "PENDING"]
