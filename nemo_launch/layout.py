@@ -10,6 +10,7 @@ Layout (the first three levels are NeMo-Run's)::
             state.json                                   written by the local supervisor
             job.sh runner/ claim cancelled checkpoint-requested <job>.log
             seen.json finding.json                       what the scheduler said last; what a failed attempt's log shows
+            restart-<job>-<restart>.json follows-<job>.json
             started-<job>-<restart>.json exit-<job>-<restart>.json ranks-<job>-<restart>/
     <home>/snapshots/<digest>/
 """
@@ -122,6 +123,14 @@ class TaskPaths:
     def started(self, job_id: str = "*", restart: int | str = "*") -> str:
         """One attempt's start, as the batch script wrote it."""
         return os.path.join(self.job_dir, f"started-{job_id}-{restart}.json")
+
+    def restart(self, job_id: str = "*", restart: int | str = "*") -> str:
+        """That one attempt will be followed by another, and why, as the batch script wrote it."""
+        return os.path.join(self.job_dir, f"restart-{job_id}-{restart}.json")
+
+    def follows(self, job_id: str = "*") -> str:
+        """Which job this one goes on for, where the site does not requeue."""
+        return os.path.join(self.job_dir, f"follows-{job_id}.json")
 
     def ranks(self, job_id: str = "*", restart: int | str = "*") -> str:
         """Folder of one attempt's rank logs and failure records."""

@@ -15,7 +15,7 @@ import pytest
 from tests.lab import Lab, LabUser, Launcher, checkout_for, python_for, why_not
 from tests.lab.pyxis import Images
 
-CLUSTERS = {"slurm", "slurm_noacct", "slurm_affinity", "slurm_jobenv", "slurm_pyxis"}
+CLUSTERS = {"slurm", "slurm_noacct", "slurm_affinity", "slurm_jobenv", "slurm_pyxis", "slurm_preempt"}
 REQUIRE = "NEMO_LAUNCH_REQUIRE_SLURM"
 skipped = pytest.StashKey[set[str]]()
 
@@ -115,6 +115,21 @@ def images(slurm_pyxis: Lab, session_dir: Path, user_python: Path) -> Images:
     folder.mkdir()
     folder.chmod(0o755)
     return Images(folder, slurm_pyxis.directory / "registry", user_python)
+
+
+@pytest.fixture(scope="session")
+def slurm_preempt(pytestconfig: pytest.Config, session_dir: Path) -> Iterator[Lab]:
+    """A cluster where jobs of partition ``high`` preempt: those of ``a3m`` and ``a3u`` go back into the queue, those of
+    ``cancelled`` do not. By default jobs are not requeued here (``JobRequeue=0``)."""
+    nodes = "MaxTime=INFINITE DefaultTime=01:00:00 State=UP Default=NO"
+    extra = (
+        "PreemptType=preempt/partition_prio",
+        "PreemptMode=REQUEUE",
+        f"PartitionName=high Nodes=a3m-[0-1],a3u-[0-1] PriorityTier=100 {nodes}",
+        f"PartitionName=cancelled Nodes=a3m-[0-1],a3u-[0-1] PreemptMode=CANCEL {nodes}",
+    )
+    lab = Lab.variant("preempt", JOB_REQUEUE="0", EXTRA="\n".join(extra))
+    yield from _cluster(lab, pytestconfig, session_dir)
 
 
 @pytest.fixture(scope="session")

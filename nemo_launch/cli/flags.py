@@ -59,6 +59,8 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag(("--cpus-per-task",), "N", "cpus_per_task", "processors for each process"),
         Flag(("--mem",), "SIZE", "mem", "memory per node, such as 64G; 0 means all"),
         Flag(("--time",), "LIMIT", "time", "time limit: minutes, HH:MM:SS or D-HH:MM:SS"),
+        Flag(("--resume-on",), "CAUSES", "resume_on", "start again after: preempted,timeout,node_fail,error:1,7"),
+        Flag(("--max-restarts",), "N", "max_restarts", "start again so often at most (default: 10)"),
         Flag(("--account",), "NAME", "account", "account that is charged"),
         Flag(("--qos",), "NAME", "qos", "quality of service"),
         Flag(("--constraint",), "FEATURES", "constraint", "node features that are required"),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 from nemo_launch.config.durations import Duration
 from nemo_launch.config.hints import did_you_mean
 from nemo_launch.config.mounts import VolumeMapping
+from nemo_launch.config.resume import ResumeOn
 
 if TYPE_CHECKING:
     from cattrs import Converter
@@ -40,6 +41,7 @@ def converter() -> Converter:
     for kind, hook in _SCALARS.items():
         made.register_structure_hook(kind, hook)
     made.register_structure_hook(Duration, _duration)
+    made.register_structure_hook(ResumeOn, lambda value, _: ResumeOn.parse(_bare(value)))
     made.register_structure_hook(VolumeMapping, lambda value, _: VolumeMapping.parse(_bare(value)))
     made.register_structure_hook_func(_is(Literal), _literal)
     made.register_structure_hook_factory(_is(tuple), lambda t: _tuple(made, get_args(t)[0]))

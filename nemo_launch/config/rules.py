@@ -13,7 +13,7 @@ from nemo_launch.config.mounts import VolumeMapping
 from nemo_launch.errors import Problem
 
 _FOLDERS = ("work_dir", "log_dir", "cache_dir", "data_dir", "job_dir", "container_workdir")
-_COUNTS = ("nodes", "ntasks_per_node", "cpus_per_task", "max_parallel")
+_COUNTS = ("max_restarts", "nodes", "ntasks_per_node", "cpus_per_task", "max_parallel")
 _MEMORY = ("mem", "mem_per_cpu", "mem_per_gpu")
 #: Text that is a program of its own; everything else becomes one line of a script or one word of a command.
 _MULTILINE = {"setup"}
@@ -45,12 +45,15 @@ def validate(config: ExecutorConfig) -> list[Problem]:
 
 def without_effect(config: ExecutorConfig) -> list[str]:
     """A line for each value that will do nothing. No mistake: a profile may hold it for other launches."""
-    return [
+    found = [
         f"{name} has no effect without {needed}"
         for needed, names in _NEEDED_BY.items()
         for name in names
         if getattr(config, needed, None) is None and getattr(config, name, None) not in (None, ())
     ]
+    if isinstance(config, SlurmConfig) and not config.resume_on and config.max_restarts != SlurmConfig().max_restarts:
+        found.append("max_restarts has no effect without resume_on")
+    return found
 
 
 def _lines(config: ExecutorConfig) -> Iterator[Problem]:

@@ -10,6 +10,7 @@ from nemo_launch.config.durations import Duration
 from nemo_launch.config.executor import CONFIGS, ExecutorConfig, changed, field_names
 from nemo_launch.config.hints import did_you_mean
 from nemo_launch.config.mounts import VolumeMapping
+from nemo_launch.config.resume import ResumeOn
 from nemo_launch.config.rules import validate
 from nemo_launch.errors import InputError, Problem
 
@@ -135,7 +136,7 @@ def unstructure(config: ExecutorConfig) -> dict[str, Any]:
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, Duration):
+    if isinstance(value, (Duration, ResumeOn)):
         return str(value)
     if isinstance(value, VolumeMapping):
         return {"source": value.source, "dest": value.dest, "options": value.options}

@@ -12,7 +12,7 @@ from typing import Any
 from nemo_launch.executors.base import Failure, Job
 from nemo_launch.transport import Transport
 
-_RECORD = re.compile(r"(started|exit|ranks)-(.+)-([0-9]+)(?:\.json|/first-failure\.json)")
+_RECORD = re.compile(r"(started|exit|ranks|restart)-(.+)-([0-9]+)(?:\.json|/first-failure\.json)")
 
 
 @dataclass(frozen=True)
@@ -20,13 +20,15 @@ class Outcome:
     """The newest attempt of one job in its own words. Times are unix seconds; None: not written (yet)."""
 
     attempt: int = 0
+    """How often this job was started before, as its records count."""
     started: float | None = None
     ended: float | None = None
     exit_code: int | None = None
     """None: no exit record of the newest attempt, whatever earlier attempts wrote."""
     cause: str = ""
     """``ended`` by itself, ``signal``, ``cancelled``, ``duplicate``, or what stood in the way: ``claim``, ``workdir``,
-    ``secrets``, ``setup``, ``python``, ``torch``, ``port``, ``program``."""
+    ``secrets``, ``setup``, ``policy`` (an attempt that ``resume_on`` does not have), ``python``, ``torch``,
+    ``port``, ``program``."""
     signal: str = ""
     """The signal that asked it to end, such as SIGTERM."""
     reason: str = ""
@@ -37,6 +39,10 @@ class Outcome:
     """Id of the job that claimed the submission; another than the handle's means that this one did nothing."""
     cancelled: bool = False
     """The user cancelled it: the marker is there."""
+    before: int = 0
+    """Attempts of the jobs that this one follows."""
+    restarting: str = ""
+    """Why the job had itself put back into the queue (a cause of ``resume_on``); empty: it did not."""
 
 
 def read_outcomes(transport: Transport, jobs: Sequence[Job]) -> dict[str, Outcome]:
@@ -74,8 +80,11 @@ def parse(job_id: str, files: Mapping[str, bytes], claim: str = "") -> Outcome:
     start = found.get(("started", attempt), {})
     end = found.get(("exit", attempt), {})
     failure = found.get(("ranks", attempt))
+    follows = _record(files.get(f"follows-{job_id}.json", b"")) or {}
     return Outcome(
         attempt=attempt,
+        before=_integer(follows.get("attempt")) or 0,
+        restarting=_text(found.get(("restart", attempt), {}).get("cause")),
         started=_number(end.get("started", start.get("started"))),
         ended=_number(end.get("ended")),
         exit_code=_integer(end.get("exit_code")),
@@ -94,7 +103,10 @@ def _patterns(job: Job) -> list[str]:
     if job.handle is None:
         return [paths.cancelled]
     job_id = job.handle.own_id
-    return [paths.started(job_id), paths.exit_record(job_id), paths.first_failure(job_id), paths.cancelled]
+    return [
+        *(paths.started(job_id), paths.exit_record(job_id), paths.first_failure(job_id), paths.cancelled),
+        *(paths.restart(job_id), paths.follows(job_id)),
+    ]
 
 
 def _record(data: bytes) -> Mapping[str, Any] | None:

@@ -1,10 +1,11 @@
 """What runs on the nodes: the batch script's text and the files that are copied beside it.
 
-``batch_script`` = shebang + directives + assignments + ``skeleton.sh`` verbatim: no template engine, so the skeleton
-is real bash that shellcheck reads. Slurm and Local use the same skeleton; only the assignments differ.
+``batch_script`` = shebang + directives + assignments + ``restarts.sh`` and ``skeleton.sh`` verbatim: no template
+engine, so they are real bash that shellcheck reads. Slurm and Local use the same skeleton; only the assignments differ.
 
 ::
 
+    restarts.sh   why a job ended and whether it starts again: functions of …
     skeleton.sh   once, on the first node: claim, records, port, start, signals, exit code
     node.py       once a node, for torchrun: checks torch and the port, then is torchrun
     rank.py       one rank (Python programs, everything under torchrun): runs the program
@@ -71,7 +72,10 @@ VALUES: Mapping[str, Value] = {
     ),
     "nl_signal": Value("signal that the processes get with the checkpoint request, such as USR1; empty: none", ""),
     "nl_secrets_file": Value("file of NAME=VALUE entries, each ended by NUL (see secrets_file); empty: none", ""),
-    "nl_requeue": Value("1: the job may be requeued, so a signal is not its end and secrets stay", ""),
+    "nl_resume_on": Value("causes after which the job starts again (resume_on); empty: never (see restarts.sh)", ()),
+    "nl_resume_codes": Value("exit codes that count as the cause error; empty: all but 0", ()),
+    "nl_max_restarts": Value("how often it starts again at most", "0"),
+    "nl_margin": Value("seconds between checkpoint request and time limit; empty: 600, at most a fifth of it", ""),
 }
 
 
@@ -106,7 +110,7 @@ def batch_script(directives: Sequence[str], values: Mapping[str, str | int | Seq
             if not isinstance(value, (str, int)):
                 raise TypeError(f"{name} is one word, got {value!r}")
             lines.append(f"{name}={quote(str(value))}")
-    return "\n".join(lines) + "\n\n" + text("skeleton.sh")
+    return "\n".join(lines) + "\n\n" + text("restarts.sh") + "\n" + text("skeleton.sh")
 
 
 def quote(word: str) -> str:

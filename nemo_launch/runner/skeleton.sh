@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154,SC2317  # the nl_ values are assigned above; traps call functions
+# shellcheck shell=bash disable=SC2034,SC2154,SC2317  # the nl_ values are assigned above, restarts.sh uses others; traps call functions
 # Runs once, on the first node. Needs bash 4.2 and no Python. Every variable and function begins with nl_: other names
 # may be the user's environment, which must reach the processes as it is.
 #
@@ -8,7 +8,8 @@
 shopt -u patsub_replacement 2>/dev/null # bash 5.2: & in a replacement would mean the match
 export NEMO_LAUNCH_JOB_ID=${SLURM_JOB_ID:-${NEMO_LAUNCH_JOB_ID:-$$}}
 if [[ $nl_scheduler = slurm ]]; then nl_restart=${SLURM_RESTART_COUNT:-0}; else nl_restart=0; fi
-nl_attempt=$NEMO_LAUNCH_JOB_ID-$nl_restart
+nl_job=$NEMO_LAUNCH_JOB_ID
+nl_attempt=$nl_job-$nl_restart
 nl_ranks=$nl_job_dir/ranks-$nl_attempt
 nl_host=${SLURMD_NODENAME:-$(uname -n)}
 nl_host=${nl_host%%.*}
@@ -17,6 +18,7 @@ if [[ $nl_launcher = none ]]; then nl_processes=1; else nl_processes=$nl_world; 
 if [[ " ${nl_srun_args[*]}" = *' --container-image'* ]]; then nl_contained=1; else nl_contained=''; fi
 nl_path=$PATH # of the tools here
 nl_library_path='' nl_pid='' nl_passed='' nl_caught='' nl_ended_by='' nl_started='' nl_log=$nl_job_dir/$NEMO_LAUNCH_JOB_ID.log
+nl_told=''
 
 nl_say() { printf 'nemo_launch: %s\n' "$*"; }
 
@@ -51,18 +53,27 @@ nl_count_ok() { # ranks that ended well
 }
 
 nl_end() { # nl_end CODE CAUSE [MESSAGE]: the only way out
-  local nl_followed=0
+  local nl_followed=0 nl_message=${3:-}
   trap - EXIT
-  trap '' TERM INT HUP USR1 # Slurm signals mv below as well
-  PATH=$nl_path:$PATH       # setup may have left another
+  PATH=$nl_path:$PATH # setup may have left another
+  nl_at_end "$1" "$2"
+  trap '' TERM INT HUP USR1 ALRM # Slurm signals mv below as well
+  if [[ $nl_clock ]]; then kill -s KILL "$nl_clock" 2>/dev/null; fi
+  if [[ $nl_not ]]; then
+    if [[ -z $nl_message ]]; then nl_message=$nl_not; fi
+    nl_say "$nl_not"
+  fi
   if [[ ${3:-} && ! -e $nl_ranks/problem ]]; then nl_say "$3"; fi # a problem was told by who found it
   if [[ -e $nl_ranks/first-failure.json ]]; then
     nl_followed=$((nl_processes - 1 - $(nl_count_ok)))
   fi
   nl_write "$nl_job_dir/exit-$nl_attempt.json" "{$(nl_facts), \"exit_code\": $1, \"cause\": \"$2\", \"signal\": \
-$(nl_json "$nl_ended_by"), \"message\": $(nl_json "${3:-}"), \"followed\": $nl_followed, \"ended\": $(printf '%(%s)T' -1)}"
-  if [[ $nl_secrets_file && $2 != duplicate && (-z $nl_requeue || -z $nl_ended_by || -e $nl_job_dir/cancelled) ]]; then
-    rm -f -- "$nl_secrets_file"
+$(nl_json "$nl_ended_by"), \"message\": $(nl_json "$nl_message"), \"followed\": $nl_followed, \"ended\": $(printf '%(%s)T' -1)}"
+  # Without a file of secrets the next attempt could not start. Where Slurm decides, the launcher removes it later.
+  if [[ $nl_secrets_file && $2 != duplicate && -z $nl_again && -z $nl_requeued ]]; then rm -f -- "$nl_secrets_file"; fi
+  if [[ $nl_queued && -z $nl_ended_by ]]; then # Slurm is about to end this script
+    trap - TERM
+    nl_nap 30
   fi
   # Here nobody but this code says that tasks which depend on this one must not start.
   if [[ $1 = 0 && $nl_ended_by && $nl_scheduler = local ]]; then exit 143; fi
@@ -71,10 +82,15 @@ $(nl_json "$nl_ended_by"), \"message\": $(nl_json "${3:-}"), \"followed\": $nl_f
 
 nl_ask_checkpoint() {
   nl_caught=1
+  nl_asked=1
   : >>"$nl_job_dir/checkpoint-requested"
   nl_say "the end of this run is near: checkpoint requested${nl_signal:+, SIG$nl_signal sent to the processes}"
   # On this machine the supervisor signals every process itself: torchrun's are in sessions of their own.
-  if [[ $nl_signal && $nl_pid && $nl_scheduler = slurm ]]; then kill -s "$nl_signal" "$nl_pid"; fi
+  if [[ -z $nl_signal || -z $nl_pid || $nl_scheduler != slurm ]]; then return; fi
+  case $nl_signal in
+  TERM | INT | QUIT) scancel -s "$nl_signal" "$SLURM_JOB_ID" ;; # srun itself would kill its processes
+  *) kill -s "$nl_signal" "$nl_pid" ;;
+  esac
 }
 
 nl_ask_end() { # nl_ask_end SIGNAL
@@ -83,6 +99,7 @@ nl_ask_end() { # nl_ask_end SIGNAL
   nl_ended_by=SIG$1
   nl_say "got SIG$1: ending"
   nl_pass_end
+  nl_on_signal
 }
 
 nl_pass_end() { # once: a program that saves on TERM may die of a second one. Slurm itself signals every process.
@@ -94,6 +111,7 @@ nl_pass_end() { # once: a program that saves on TERM may die of a second one. Sl
 
 nl_traps() {
   trap nl_ask_checkpoint USR1
+  trap nl_time_is_up ALRM
   trap 'nl_ask_end TERM' TERM
   trap 'nl_ask_end INT' INT
   trap 'nl_ask_end HUP' HUP
@@ -368,6 +386,8 @@ if ! ln -sn "job-$NEMO_LAUNCH_JOB_ID" "$nl_job_dir/claim" 2>/dev/null; then
   nl_owner=$(readlink "$nl_job_dir/claim")
   if [[ -z $nl_owner ]]; then
     nl_end 73 claim "cannot write to $nl_job_dir on $nl_host. The experiment directory must be writable on every node (see job_dir)."
+  elif [[ $(cat -- "$nl_job_dir/follows-$nl_job.json" 2>/dev/null) = *"\"job_id\": \"${nl_owner#job-}\""* ]]; then
+    nl_take_claim "$nl_job"
   elif [[ $nl_owner != "job-$NEMO_LAUNCH_JOB_ID" ]]; then
     nl_end 75 duplicate "duplicate of ${nl_owner#job-}: this submission already runs as that job; nothing was started"
   fi
@@ -376,13 +396,16 @@ if [[ -e $nl_job_dir/cancelled ]]; then nl_end 143 cancelled "cancelled before i
 rm -f -- "$nl_job_dir/checkpoint-requested" # of an earlier attempt
 nl_write "$nl_job_dir/started-$nl_attempt.json" "{$(nl_facts)}"
 mkdir -p -- "$nl_ranks"
+nl_look_back
+nl_begin_again
+nl_watch_clock
 
 if ! cd -- "$nl_work_dir" 2>/dev/null; then
   nl_end 78 workdir "work dir $nl_work_dir is missing or closed on $nl_host. It must exist on every node; see --work-dir."
 fi
 
 export NEMO_LAUNCH_EXPERIMENT=$nl_experiment NEMO_LAUNCH_TASK=$nl_task NEMO_LAUNCH_TASK_DIR=$nl_job_dir
-export NEMO_LAUNCH_ATTEMPT=$nl_restart NEMO_LAUNCH_CHECKPOINT_REQUESTED=$nl_job_dir/checkpoint-requested
+export NEMO_LAUNCH_ATTEMPT=$nl_number NEMO_LAUNCH_CHECKPOINT_REQUESTED=$nl_job_dir/checkpoint-requested
 if [[ $nl_secrets_file ]]; then
   if [[ ! -r $nl_secrets_file ]]; then
     nl_end 78 secrets "$nl_secrets_file is gone, and with it the secrets of this job. Launch it again."
@@ -448,8 +471,17 @@ fi
 
 nl_cause=ended nl_message=''
 # A rank was told to end and did so with 0: Slurm signals step after step, and this script may be about to hear it.
-if [[ $nl_rc = 0 && -z $nl_ended_by && $nl_scheduler = slurm ]] && cat -- "$nl_ranks"/rank-*.ok 2>/dev/null | grep -q .; then
+if [[ $nl_rc = 0 && $nl_scheduler = slurm ]] && cat -- "$nl_ranks"/rank-*.ok 2>/dev/null | grep -q .; then
+  nl_told=1
+  if [[ -z $nl_ended_by ]]; then sleep 1; fi
+fi
+# srun ends with 0 when the controller has given up one of its nodes.
+if [[ $nl_rc = 0 && -z $nl_ended_by && $nl_scheduler = slurm && $(nl_count_ok) -lt $nl_processes ]]; then
   sleep 1
+  if [[ -z $nl_ended_by && $(nl_count_ok) -lt $nl_processes ]] && nl_ask_controller && [[ $nl_state != RUNNING ]]; then
+    nl_ended_by=SIGTERM # which is on its way
+    nl_on_signal
+  fi
 fi
 if [[ $nl_rc != 0 ]]; then
   # A launcher's own code says little (torchrun: always 1): the rank that failed first decides.

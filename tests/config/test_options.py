@@ -48,7 +48,7 @@ def test_whatever_getopt_takes_for_a_guarded_option_is_refused(
         ("sbatch", "--arra=0-3", "one task for each element"),
         ("sbatch", "--outp=/x", "the log is always"),
         ("sbatch", "--comm=x", "which script"),
-        ("sbatch", "--requ", "restarts"),
+        ("sbatch", "--requ", "resume_on"),
         ("sbatch", "--depe=afterok:1", "Use dependency instead"),
         ("sbatch", "-Ha0-3", "must stand alone"),
         ("sbatch", "-a0-3", "one task for each element"),

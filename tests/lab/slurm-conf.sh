@@ -7,6 +7,7 @@
 #   NEMO_LAUNCH_LAB_TASK_PLUGIN  task/none (default) or task/affinity
 #   NEMO_LAUNCH_LAB_PYXIS        any word: srun has the options of pyxis (pyxis/spank_pyxis.c), and each node a folder
 #                                LAB/local of its own (outside: LAB/local-NODE)
+#   NEMO_LAUNCH_LAB_JOB_REQUEUE  1 (default) or 0: whether jobs that say nothing may be requeued
 #   NEMO_LAUNCH_LAB_EXTRA        more lines, such as AccountingStorageEnforce=associations,limits,qos
 set -euo pipefail
 # shellcheck source=tests/lab/common.sh
@@ -52,7 +53,7 @@ Waittime=0
 MinJobAge=600
 SlurmctldTimeout=60
 SlurmdTimeout=60
-JobRequeue=1
+JobRequeue=${NEMO_LAUNCH_LAB_JOB_REQUEUE:-1}
 MaxArraySize=2001
 MaxJobCount=10000
 

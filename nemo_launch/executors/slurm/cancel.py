@@ -35,7 +35,7 @@ def cancel(
     _mark(transport, [job for job in jobs if not job.handle])
     jobs = [_found(transport, job) for job in jobs]
     result = poll.poll(transport, jobs)
-    left = [job for job in jobs if not _over(job, result)]
+    left = [_moved(job, result) for job in jobs if not _over(job, result)]
     _mark(transport, left)
     deadline, said, pause, trouble = clock() + BOUND, float("-inf"), _PAUSE[0], ""
     while left:
@@ -43,7 +43,7 @@ def cancel(
         if clock() - said >= _AGAIN:
             trouble, said = _scancel(transport, left), clock()
         result.update(poll.poll(transport, left))
-        left = [job for job in left if not _over(job, result)]
+        left = [_moved(job, result) for job in left if not _over(job, result)]
         if not left:
             break
         if clock() >= deadline:
@@ -60,6 +60,12 @@ def _over(job: Job, seen: Mapping[str, Observation]) -> bool:
     return seen[job.key].state.final and (job.handle is not None or job.intended is None)
 
 
+def _moved(job: Job, seen: Mapping[str, Observation]) -> Job:
+    """With the id of its follow-up job, where there is one by now."""
+    owner = seen[job.key].extra.get("job_id")
+    return replace(job, handle=replace(job.handle, job_id=str(owner))) if owner and job.handle else job
+
+
 def _mark(transport: Transport, jobs: Sequence[Job]) -> None:
     """Leave the marker: a job that starts now reads it and does nothing."""
     for job in jobs:
@@ -68,7 +74,7 @@ def _mark(transport: Transport, jobs: Sequence[Job]) -> None:
         except RecordError:
             if not job.handle:  # nothing else would reach it
                 raise
-            # a full disk keeps no job alive: scancel alone will do, because nothing requeues it
+            # a full disk keeps no job alive: scancel alone will do, because then no restart can be recorded either
 
 
 def _found(transport: Transport, job: Job) -> Job:

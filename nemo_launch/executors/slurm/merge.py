@@ -98,6 +98,11 @@ def needs_word(outcome: Outcome, cancelled: bool) -> bool:
 def _judge(e: Evidence) -> Observation:
     final = [row for row in (e.queue, e.account) if row and _is_final(e, row)]
     row = final[0] if final else e.queue
+    if e.outcome.restarting and e.outcome.exit_code is not None and not final and not _runs_again(e):
+        if e.queue is None:
+            return _lost(e)
+        ending = _observation(e, row, State.RUNNING, f"ending, to be started again ({e.outcome.restarting})", None)
+        return replace(ending, restarting=True, attempt=ending.attempt + 1)
     if e.outcome.exit_code is not None and not _runs_again(e):
         if final or not needs_word(e.outcome, e.cancelled) or _no_word_comes(e):
             return _recorded(e, row)
@@ -116,8 +121,10 @@ def _is_final(e: Evidence, row: Row) -> bool:
 
     Then only the controller knows, and where it answers it shows the job.
     """
-    restartable = e.controller and row is e.account and row.state.split(" ")[0] in words.MAY_START_AGAIN
-    return words.state(row.state)[0].final and not restartable
+    state = words.state(row.state)[0]
+    put_back = row.state.split(" ")[0] in words.MAY_START_AGAIN and (e.controller or e.queue is not None)
+    restarting = e.outcome.restarting and state is State.FAILED and e.queue is not None
+    return state.final and not (row is e.account and row is not e.queue and (put_back or restarting))
 
 
 def _no_word_comes(e: Evidence) -> bool:
@@ -181,8 +188,8 @@ def _shown(e: Evidence, row: Row) -> Observation:
         return _observation(e, row, State.CANCELLED, "cancelled", None)
     if state is State.PENDING:
         waits = text or words.reason(row.reason)
-        again = e.outcome.started is not None
-        attempt = e.outcome.attempt + 1 if again else 0
+        again = e.outcome.started is not None or e.outcome.before > 0
+        attempt = e.outcome.before + (e.outcome.attempt + 1 if e.outcome.started is not None else 0)
         start = row.started if row.started and row.started > e.now else None
         seen = _observation(e, row, state, waits, None)
         return replace(seen, restarting=again, attempt=attempt, estimated_start=start)
@@ -271,7 +278,7 @@ def _observation(e: Evidence, row: Row | None, state: State, reason: str, code: 
         raw=row.state if row else "",
         reason=reason,
         exit_code=code,
-        attempt=outcome.attempt,
+        attempt=outcome.before + outcome.attempt,
         nodes=(row.nodes if row else "") or outcome.nodes,
         submitted=(row.submitted if row else None) or e.job.submitted or e.job.intended,
         started=started,

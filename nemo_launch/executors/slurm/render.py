@@ -64,7 +64,7 @@ def options(config: SlurmConfig, task: Task, paths: TaskPaths) -> Iterator[str]:
     yield from (f"--{name}={value}" for name, value in named.items() if value is not None)
     if config.exclusive:
         yield "--exclusive"
-    yield "--no-requeue"
+    yield "--requeue" if config.resume_on else "--no-requeue"
     margin = config.margin_seconds()
     if margin is not None:
         yield f"--signal=B:USR1@{min(margin, _LONGEST_MARGIN)}"
@@ -121,6 +121,10 @@ def values(
         "nl_setup": config.setup or "",
         "nl_signal": config.signal or "",
         "nl_secrets_file": secrets_file,
+        "nl_resume_on": config.resume_on.causes,
+        "nl_resume_codes": tuple(map(str, config.resume_on.codes)),
+        "nl_max_restarts": config.max_restarts,
+        "nl_margin": config.margin.seconds if config.margin else "",
     }
 
 

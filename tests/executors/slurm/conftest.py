@@ -22,10 +22,12 @@ class Counting(LocalTransport):
 
     def __init__(self) -> None:
         self.argvs: list[list[str]] = []
+        self.prefix: list[str] = []
+        """What leads to a cluster in a network namespace of its own."""
 
     def run(self, argv, **more):  # type: ignore[no-untyped-def]
         self.argvs.append(list(argv))
-        return super().run(argv, **more)
+        return super().run([*self.prefix, *argv], **more)
 
     def programs(self) -> list[str]:
         """Names of the programs run so far, without the shell; forgets them."""
@@ -39,7 +41,10 @@ def transport() -> Counting:
     return Counting()
 
 
-def _site(lab: Lab, folder: Path, transport: Counting, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+def make_site(lab: Lab, folder: Path, transport: Counting, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """Any of the clusters, its commands run by this process (as root)."""
+    if lab.netns:
+        transport.prefix = ["nsenter", f"--net=/run/netns/{lab.netns}"]
     for name in [name for name in os.environ if name.startswith(("NEMO_LAUNCH_", "SLURM_", "SBATCH_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("SLURM_CONF", str(lab.conf))
@@ -56,7 +61,7 @@ def _site(lab: Lab, folder: Path, transport: Counting, monkeypatch: pytest.Monke
 @pytest.fixture
 def site(slurm: Lab, workspace: Path, transport: Counting, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """The default cluster."""
-    yield from _site(slurm, workspace, transport, monkeypatch)
+    yield from make_site(slurm, workspace, transport, monkeypatch)
 
 
 @pytest.fixture

@@ -52,4 +52,7 @@ echo '"'"'ready'"'"''
 nl_env=()
 nl_signal=USR1
 nl_secrets_file=''
-nl_requeue=''
+nl_resume_on=()
+nl_resume_codes=()
+nl_max_restarts=10
+nl_margin=45
