@@ -18,7 +18,7 @@ nl_state='' nl_reason='' nl_limit='' nl_preempted='' nl_starts=0 # … what the 
 nl_ask_controller() { # nl_state …: false if nobody answers. Times are unix seconds.
   local LC_ALL=C nl_said nl_lines=$'\n *'
   nl_said=$(SLURM_TIME_FORMAT=%s timeout 15 scontrol show job "$SLURM_JOB_ID" 2>/dev/null) || return 1
-  [[ $nl_said =~ ${nl_lines}JobState=([A-Z_]+)\ Reason=([^ ]+) ]] || return 1
+  [[ $nl_said =~ ${nl_lines}JobState=([A-Z_]+)\ Reason=([^[:space:]]+) ]] || return 1
   nl_state=${BASH_REMATCH[1]} nl_reason=${BASH_REMATCH[2]} nl_limit='' nl_preempted='' nl_starts=0
   if [[ $nl_said =~ \ EndTime=([0-9]+) ]]; then nl_limit=${BASH_REMATCH[1]}; fi
   if [[ $nl_said =~ \ PreemptTime=([0-9]+) ]]; then nl_preempted=${BASH_REMATCH[1]}; fi

@@ -132,10 +132,15 @@ class RestoreFrom:
     path: str | None = None
     """A checkpoint, or `…/latest`, which names the newest of a folder. None: start anew."""
 
+    @property
+    def newest(self) -> str | None:
+        """What an earlier attempt of this very run left ($NEMO_LAUNCH_RESTORE_FROM) is later than any `path`."""
+        return os.environ.get("NEMO_LAUNCH_RESTORE_FROM") or self.path
+
     def problems(self) -> Iterator[str]:
-        if self.path is None:
+        if self.newest is None:
             return
-        folder, what = Path(self.path), f"restore_from.path {self.path}"
+        folder, what = Path(self.newest), f"restore_from.path {self.newest}"
         if not folder.exists():
             siblings = (path.name for path in folder.parent.glob("step-*")) if folder.parent.is_dir() else ()
             there = f"{folder.parent} has {', '.join(sorted(siblings)) or 'no checkpoints'}"

@@ -49,7 +49,7 @@ class Run:
         requests = Requests(group)
         self._introduce(group)
         samples = self._load(group)
-        restored = Restored(self.restore_from.path, group) if self.restore_from.path else None
+        restored = Restored(self.restore_from.newest, group) if self.restore_from.newest else None
         model = self._build(group, samples, restored)
         steps = self._steps(group, samples, model, restored)
         checkpoints = Checkpoints(self.checkpoint, group)

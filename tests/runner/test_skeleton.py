@@ -169,16 +169,6 @@ def test_secrets_come_from_a_file_that_goes_away(make_job: MakeJob, folder: Path
     assert b"s3cr3t" not in kept
 
 
-def test_secrets_stay_for_a_requeue(make_job: MakeJob, folder: Path) -> None:
-    (folder / "secrets").write_bytes(secrets_file({"TOKEN": "x"}))
-    job = shell(make_job, SLEEP, secrets_file=str(folder / "secrets"), requeue="1")
-    process = job.start()
-    until(lambda: "begun" in job.log)
-    process.send_signal(signal.SIGTERM)
-    process.wait(60)
-    assert (folder / "secrets").exists()
-
-
 def test_lost_secrets_are_said(make_job: MakeJob) -> None:
     job = shell(make_job, "exit 0", secrets_file="/nonexistent/secrets")
     assert job.run() == 78

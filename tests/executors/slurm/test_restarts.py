@@ -121,7 +121,14 @@ def test_where_the_site_does_not_requeue_a_follow_up_job_goes_on(site: Site, slu
 # -- cancelled ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["scancel", "cancel", "scancel of a pending restart"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "scancel",
+        pytest.param("cancel", marks=pytest.mark.slow),
+        pytest.param("scancel of a pending restart", marks=pytest.mark.slow),
+    ],
+)
 def test_what_is_cancelled_stays_so(site: Site, slurm: Lab, how: str) -> None:
     codes = ["7", "0"] if how == "scancel of a pending restart" else ["wait", "0"]
     run = site.launch(site.task("a", PAYLOAD, *codes), resume_on="error,preempted,node_fail,timeout")
@@ -164,7 +171,7 @@ def test_cancel_of_a_follow_up_job(site: Site, slurm: Lab) -> None:
 # -- by hand, by preemption, by a node ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", ["never", "timeout"])
+@pytest.mark.parametrize("policy", [pytest.param("never", marks=pytest.mark.slow), "timeout"])
 def test_who_requeues_by_hand_means_it(bare: Site, slurm_noacct: Lab, policy: str) -> None:
     run = bare.launch(bare.task("a", PAYLOAD, "wait", "0"), resume_on=policy)
     run.until(lambda seen: bool(attempts(run)))
