@@ -1,4 +1,4 @@
-"""What the batch script makes of the words of the scheduler, where the real one cannot be made to say them on demand."""
+"""What the batch script makes of words of the scheduler that the real one cannot be made to say on demand."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from nemo_launch.runner import secrets_file
 from tests.runner.conftest import BatchJob, until
 
 MakeJob = Callable[..., BatchJob]
+LOOP = "echo begun; while :; do sleep 0.1; done"
 RUNNING = {"JobState": "RUNNING Reason=None", "Restarts": "0", "PreemptTime": "None"}
 #: Says what files beside it hold; remembers what it was asked to do.
 SCONTROL = """#!/bin/bash
@@ -129,7 +130,7 @@ def test_a_marker_of_a_cancellation_counts_more_than_any_policy(make: Make) -> N
     ],
 )
 def test_a_signal_is_explained_by_the_controller(make: Make, shown: dict[str, str], called: list[str]) -> None:
-    job, site = make("echo begun; while :; do sleep 0.1; done", resume_on=["timeout", "preempted"])
+    job, site = make(LOOP, resume_on=["timeout", "preempted"])
     process = job.start()
     until(lambda: "begun" in job.log)
     site.says(**shown)
@@ -147,9 +148,7 @@ def is_payload(path: Path, job: BatchJob) -> bool:
     try:
         words = path.read_bytes().split(b"\0")
         mark = f"NEMO_LAUNCH_TASK_DIR={job.dir}".encode()
-        return (
-            b"echo begun; while :; do sleep 0.1; done" in words[:3] and mark in (path.parent / "environ").read_bytes()
-        )
+        return LOOP.encode() in words[:3] and mark in (path.parent / "environ").read_bytes()
     except OSError:
         return False
 
@@ -280,8 +279,8 @@ def test_secrets_stay_for_a_restart_and_go_at_the_end(make: Make, folder: Path) 
 
 def test_secrets_stay_where_slurm_starts_the_job_again(make: Make, folder: Path) -> None:
     (folder / "secrets").write_bytes(secrets_file({"TOKEN": "value"}))
-    job, site = make('trap "exit 0" TERM; echo begun; while :; do sleep 0.1; done', secrets_file=str(folder / "secrets"),
-                     resume_on=["preempted"])  # fmt: skip
+    text = f'trap "exit 0" TERM; {LOOP}'
+    job, site = make(text, secrets_file=str(folder / "secrets"), resume_on=["preempted"])
     process = job.start()
     until(lambda: "begun" in job.log)
     site.says(JobState="COMPLETING Reason=None", Restarts="1")

@@ -121,13 +121,11 @@ def test_where_the_site_does_not_requeue_a_follow_up_job_goes_on(site: Site, slu
 # -- cancelled ----------------------------------------------------------------------------------------------------
 
 
+SLOW = pytest.mark.slow
+
+
 @pytest.mark.parametrize(
-    "how",
-    [
-        "scancel",
-        pytest.param("cancel", marks=pytest.mark.slow),
-        pytest.param("scancel of a pending restart", marks=pytest.mark.slow),
-    ],
+    "how", ["scancel", pytest.param("cancel", marks=SLOW), pytest.param("scancel of a pending restart", marks=SLOW)]
 )
 def test_what_is_cancelled_stays_so(site: Site, slurm: Lab, how: str) -> None:
     codes = ["7", "0"] if how == "scancel of a pending restart" else ["wait", "0"]
