@@ -21,7 +21,6 @@ Refused = Callable[..., Done]
         ([], ["-s/--script", "there is no script to run"]),
         (["a.sh"], ["Did you mean run.py -s a.sh?"]),
         (["attach", "demo_1"], ["attach is not in this version"]),
-        (["import-image", "docker://a", "a.sqsh"], ["import-image is not in this version"]),
         (["rl", "-N", "2"], ["rl is not in this version"]),
         (["node-shell"], ["node-shell is not in this version"]),
         (["-e", "skypilot", "-s", "a.sh"], ["-e/--executor: the executor skypilot is not in this version"]),
