@@ -64,9 +64,9 @@ def _further(experiment_id: str, status: TaskStatus, program: str) -> Iterator[s
         for remedy in status.finding.remedies:
             yield f"- Remedy: {remedy}"
     if seen.restarting:
-        yield f"- Restarting: attempt {seen.attempt + 1} follows"
+        yield f"- Restarting: attempt {seen.attempt + 1}{_of_at_most(status)} follows"
     elif seen.attempt:
-        yield f"- Attempt: {seen.attempt + 1}"
+        yield f"- Attempt: {seen.attempt + 1}{_of_at_most(status)}"
     if seen.age is not None:
         yield f"- Last known: {duration(seen.age)} ago"
     if handle and not seen.skipped and (seen.started or seen.state not in (*_NEVER_STARTED, State.CANCELLED)):
@@ -117,6 +117,15 @@ def when(moment: float) -> str:
     shown = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
     left = moment - time.time()
     return f"{shown} (in {duration(left)})" if left >= 1 else shown
+
+
+def _of_at_most(status: TaskStatus) -> str:
+    from nemo_launch.config.executor import SlurmConfig
+
+    config = getattr(status.executor, "config", None)
+    if isinstance(config, SlurmConfig) and config.resume_on:
+        return f" of at most {config.max_restarts + 1}"
+    return ""
 
 
 def duration(seconds: float) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from nemo_launch.config.executor import SlurmConfig
+from nemo_launch.config.resume import ResumeOn
 from nemo_launch.executors.base import Failure, Handle, Job, Observation, State
 from nemo_launch.experiments.observing import TaskStatus
 from nemo_launch.layout import TaskPaths
@@ -117,3 +119,12 @@ def test_json_of_a_task_without_a_job() -> None:
 
 def test_json_text_is_ascii_whatever_the_names() -> None:
     assert json.dumps({"name": "é\udce9"}).isascii()
+
+
+def test_attempts_are_counted_against_what_was_asked_for() -> None:
+    told = status(Observation(State.RUNNING, attempt=1))
+    executor: Any = told.executor
+    executor.config = SlurmConfig(resume_on=ResumeOn.parse("timeout"), max_restarts=3)
+    assert "- Attempt: 2 of at most 4\n" in block.render(experiment(), [told])
+    executor.config = SlurmConfig()
+    assert "- Attempt: 2\n" in block.render(experiment(), [told])
