@@ -59,6 +59,9 @@ class Task:
     config: Mapping[str, Any] | None = None
     """Of a recipe in Python: every value by its place (see ``buildables.resolved``); None: it is a script."""
 
+    members: tuple[Member, ...] = ()
+    """Of a group: the commands that run side by side in its job (see ``groups``)."""
+
     def record(self) -> dict[str, Any]:
         """What task.json keeps; no secret value is in it."""
         return {
@@ -83,7 +86,22 @@ class Task:
                 for c in self.code
             ],
             **({} if self.config is None else {"config": dict(self.config)}),
+            **({"members": [member.record() for member in self.members]} if self.members else {}),
         }
+
+
+@dataclass(frozen=True)
+class Member:
+    """One command of a group with its executor (an ``executors.base.Executor``, which is not known here)."""
+
+    task: Task
+    executor: Any
+
+    def record(self) -> dict[str, Any]:
+        """As part of the group's record."""
+        from nemo_launch.executors import factory
+
+        return {**self.task.record(), "executor": factory.record(self.executor)}
 
 
 def digest(*parts: object) -> str:

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from nemo_launch import layout, packaging, recipes, records
@@ -88,24 +89,44 @@ class Experiment:
 
     def add(
         self,
-        recipe: Recipe,
-        executor: Executor | None = None,
+        recipe: Recipe | Sequence[Recipe],
+        executor: Executor | Sequence[Executor] | None = None,
         name: str = "",
         dependencies: Sequence[str] | None = None,
+        policy: str = "fail-fast",
     ) -> str:
         """Add a task (a ``Script``, or a ``Partial`` as it is now); returns its name, which later tasks depend on.
 
         A dependant starts when all its dependencies have succeeded, and is skipped when one did not.
+
+        A list of recipes is a group: they run side by side in one job, with one executor for all or one for each.
+        ``policy`` says how it ends: ``fail-fast`` (the first failure ends the others), ``wait-all``, or ``leader``
+        (the others end when the first recipe has). A recipe that failed by itself is always the job's failure.
 
         Raises:
             InputError: something that is no recipe, executor or name, or the experiment was run already.
         """
         if self._ran or self._launching.locked():
             raise self._was_run("Experiment.add")
-        recipe = recipes.of(recipe, "add")
+        if executor is None:
+            if self._default is None:
+                from nemo_launch.executors.local import LocalExecutor
+
+                self._default = LocalExecutor()
+            executor = self._default
+        executors: list[Any] = list(executor) if isinstance(executor, (list, tuple)) else [executor]
+        for one in executors:
+            arguments.executor(one, "executor")
+        if isinstance(recipe, (list, tuple)):
+            from nemo_launch import groups
+
+            recipe = groups.of([recipes.of(one, "add") for one in recipe], executors, policy, self._site)
+        else:
+            if len(executors) != 1 or policy != "fail-fast":
+                fix = "Give a list of recipes, or one executor and no policy."
+                raise InputError(Problem("several executors and policies are for groups", "add", fix))
+            recipe = recipes.of(recipe, "add")
         after = arguments.names(dependencies, "dependencies")
-        if executor is not None:
-            arguments.executor(executor, "executor")
         if name or not isinstance(name, str):
             arguments.text(name, "name", "a task's name")
         else:
@@ -113,13 +134,7 @@ class Experiment:
             name = recipe.name
             for number in range(1, len(names) + 1):
                 name = f"{recipe.name}_{number}" if name in names else name
-        if executor is None:
-            if self._default is None:
-                from nemo_launch.executors.local import LocalExecutor
-
-                self._default = LocalExecutor()
-            executor = self._default
-        self._adds.append(lowering.Added(name, recipe, executor, after))
+        self._adds.append(lowering.Added(name, recipe, executors[0], after))
         return name
 
     def plan(self) -> list[Plan]:
@@ -368,7 +383,12 @@ class Experiment:
 
     def _stored(self, tasks: list[tuple[Task, Executor]], added: packaging.Provisional) -> list[tuple[Task, Executor]]:
         """Write the snapshots; a file that was edited meanwhile is taken as it was copied, and the task follows."""
-        return [(packaging.stored(task, self._site(executor).snapshots, added), executor) for task, executor in tasks]
+
+        def stored(task: Task, executor: Executor) -> Task:
+            members = tuple(replace(one, task=stored(one.task, one.executor)) for one in task.members)
+            return replace(packaging.stored(task, self._site(executor).snapshots, added), members=members)
+
+        return [(stored(task, executor), executor) for task, executor in tasks]
 
     def _folders(self) -> list[str]:
         """Those that a launch makes where there are none, beside the experiment's own."""

@@ -41,11 +41,12 @@ def lowered(title: str, added: Sequence[Added], site: Callable[[Executor], Site]
                 tasks.append((one.recipe.lower(one.name, site(one.executor), one.after), one.executor))
             except InputError as error:
                 problems += error.problems
-    executors = list(dict.fromkeys(one.executor for one in added))
+    parts = [part for task, executor in tasks for part in _parts(task, executor)]
+    executors = list(dict.fromkeys([*(one.executor for one in added), *(executor for _, executor in parts)]))
     problems += [problem for executor in executors for problem in _no_folders(executor)]
     for executor in executors:
         try:
-            problems += executor.check([task for task, other in tasks if other is executor], title)
+            problems += executor.check([task for task, other in parts if other is executor], title)
         except SchedulerError:
             if not problems:  # else those are told, whether anybody answers or not
                 raise
@@ -53,6 +54,11 @@ def lowered(title: str, added: Sequence[Added], site: Callable[[Executor], Site]
     if problems:
         raise InputError(dict.fromkeys(problems))
     return tasks
+
+
+def _parts(task: Task, executor: Executor) -> list[tuple[Task, Executor]]:
+    """A task, or the commands of a group, each with its executor."""
+    return [(member.task, member.executor) for member in task.members] or [(task, executor)]
 
 
 def site(executor: Executor, home: str) -> Site:

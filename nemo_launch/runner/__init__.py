@@ -7,6 +7,7 @@ engine, so they are real bash that shellcheck reads. Slurm and Local use the sam
 
     restarts.sh   why a job ended and whether it starts again: functions of …
     skeleton.sh   once, on the first node: claim, records, port, start, signals, exit code
+    group.sh      of a group: starts the batch script of each command, and ends them by the policy
     node.py       once a node, for torchrun: checks torch and the port, then is torchrun
     rank.py       one rank (Python programs, everything under torchrun): runs the program
     output.py     … its labelled lines
@@ -76,6 +77,7 @@ VALUES: Mapping[str, Value] = {
     "nl_resume_codes": Value("exit codes that count as the cause error; empty: all but 0", ()),
     "nl_max_restarts": Value("how often it starts again at most", "0"),
     "nl_margin": Value("seconds between checkpoint request and time limit; empty: 600, at most a fifth of it", ""),
+    "nl_member": Value("1: it is a command of a group, started and ended by group.sh", ""),
 }
 
 
@@ -145,6 +147,7 @@ def secrets_file(values: Mapping[str, str]) -> bytes:
 
 @cache
 def text(name: str) -> str:
+    """Content of a file of this folder."""
     """A file of this folder."""
     with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
         return file.read()

@@ -258,7 +258,7 @@ nl_ask_accounting() { # nl_ask_accounting ATTEMPT: what accounting says of the r
 }
 
 nl_begin_again() { # go on, or stop and say why
-  if ((nl_number == 0)); then return; fi
+  if ((nl_number == 0)) || [[ $nl_member ]]; then return; fi # of a group the job around it decides
   local nl_words
   nl_words=$(nl_in_words "$nl_why")
   if [[ $nl_why = cancelled ]]; then

@@ -95,7 +95,10 @@ nl_ask_checkpoint() {
 
 nl_ask_end() { # nl_ask_end SIGNAL
   nl_caught=1
-  if [[ $nl_ended_by ]]; then return; fi
+  if [[ $nl_ended_by ]]; then
+    if [[ $nl_member ]]; then nl_pass_end; fi
+    return
+  fi
   nl_ended_by=SIG$1
   nl_say "got SIG$1: ending"
   nl_pass_end
@@ -106,6 +109,9 @@ nl_pass_end() { # once: a program that saves on TERM may die of a second one. Sl
   if [[ $nl_pid && -z $nl_passed && $nl_scheduler = local ]]; then
     nl_passed=1
     kill -s TERM -- "-$nl_pid" 2>/dev/null
+  elif [[ $nl_pid && $nl_member ]]; then
+    # On Slurm srun ends its step. Here a second request is the last one.
+    if [[ $nl_scheduler = slurm ]]; then kill -s TERM "$nl_pid" 2>/dev/null; else kill -s KILL -- "-$nl_pid" 2>/dev/null; fi
   fi
 }
 
@@ -406,6 +412,7 @@ fi
 
 export NEMO_LAUNCH_EXPERIMENT=$nl_experiment NEMO_LAUNCH_TASK=$nl_task NEMO_LAUNCH_TASK_DIR=$nl_job_dir
 export NEMO_LAUNCH_ATTEMPT=$nl_number NEMO_LAUNCH_CHECKPOINT_REQUESTED=$nl_job_dir/checkpoint-requested
+if [[ $nl_member ]]; then export NEMO_LAUNCH_CHECKPOINT_REQUESTED=${nl_job_dir%/*}/checkpoint-requested; fi
 if [[ $nl_secrets_file ]]; then
   if [[ ! -r $nl_secrets_file ]]; then
     nl_end 78 secrets "$nl_secrets_file is gone, and with it the secrets of this job. Launch it again."

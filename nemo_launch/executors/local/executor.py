@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from nemo_launch import environment, runner
+from nemo_launch import environment, groups, runner
 from nemo_launch.config import rules
 from nemo_launch.config.executor import LocalConfig
 from nemo_launch.errors import InputError, Problem, SchedulerRefused
@@ -47,6 +48,13 @@ class LocalExecutor:
 
     def plan(self, task: Task, paths: TaskPaths) -> Plan:
         """See ``Executor.plan``."""
+        if not task.members:
+            return self._plan(task, paths)
+        made = LocalExecutor(replace(self.config, **groups.outer(self.config, task)))
+        around = made._plan(groups.around(task, paths), paths)
+        return groups.plan(task, paths, around, lambda executor, one, inside: executor._plan(one, inside, member=True))
+
+    def _plan(self, task: Task, paths: TaskPaths, member: bool = False) -> Plan:
         config = self.config
         env, apart = environment.apart(environment.job_environment(config, task.env, os.environ), os.environ)
         values: dict[str, str | int | Sequence[str]] = {
@@ -64,6 +72,7 @@ class LocalExecutor:
             "nl_ntasks_per_node": config.ntasks_per_node,
             "nl_env": apart,
             "nl_signal": config.signal or "",
+            "nl_member": "1" if member else "",
         }
         needed = runner.files(task.language, preflight.launcher(config, task))
         return Plan(
@@ -135,6 +144,11 @@ class LocalExecutor:
         except OSError:
             names = []
         return sources + ranks.sources(folder, names)
+
+    @property
+    def given_secrets(self) -> Mapping[str, str]:
+        """Values of secrets that came with the config."""
+        return self._secret_values
 
     # -- inside -------------------------------------------------------------------------------------------------
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
-from nemo_launch import environment, runner
+from nemo_launch import environment, groups, runner
 from nemo_launch.config import presets, rules
 from nemo_launch.config.executor import SlurmConfig
 from nemo_launch.errors import Problem, SchedulerError, SchedulerRefused
@@ -59,10 +60,17 @@ class SlurmExecutor:
 
     def plan(self, task: Task, paths: TaskPaths) -> Plan:
         """See ``Executor.plan``."""
+        if not task.members:
+            return self._plan(task, paths)
+        config = replace(self.config, **groups.outer(self.config, task))
+        made = SlurmExecutor(config, transport=self.transport)._plan(groups.around(task, paths), paths)
+        return groups.plan(task, paths, made, lambda executor, one, inside: executor._plan(one, inside, member=True))
+
+    def _plan(self, task: Task, paths: TaskPaths, member: bool = False) -> Plan:
         config, environ = self.config, os.environ
         names = self._secret_names(task, environ)
         needed = runner.files(task.language, render.launcher(config, task), bool(config.container_image))
-        secrets_file = paths.secrets if names and self._accounting_shows_environment() else ""
+        secrets_file = paths.secrets if names and not member and self._accounting_shows_environment() else ""
         # An image has its own PATH and libraries: there only what was asked for by name.
         asked = {*config.env_vars, *task.env, *(() if config.container_image else environment.TOOLS)}
         env, apart = environment.apart(commands.submission(config, task, environ), environ, asked)
@@ -71,7 +79,7 @@ class SlurmExecutor:
         return Plan(
             task=task,
             paths=paths,
-            script=render.script(config, task, paths, names, secrets_file, apart, has),
+            script=render.script(config, task, paths, names, secrets_file, apart, has, member),
             command=submit.command(paths.script, (), config.dependency),
             env=env,
             secrets=names,
@@ -121,6 +129,11 @@ class SlurmExecutor:
         from nemo_launch.executors.slurm.logs import log_sources
 
         return log_sources(self.transport, job)
+
+    @property
+    def given_secrets(self) -> Mapping[str, str]:
+        """Values of secrets that came with the config."""
+        return self._values
 
     # -- inside -------------------------------------------------------------------------------------------------
 

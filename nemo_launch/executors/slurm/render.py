@@ -26,12 +26,17 @@ def script(
     secrets_file: str = "",
     env: Sequence[str] = (),
     has: frozenset[str] = containers.OPTIONS,
+    member: bool = False,
 ) -> str:
-    """Text of the batch script; ``env``: see ``environment.apart``, ``has``: ``containers.supported``."""
+    """Text of the batch script.
+
+    ``env``: see ``environment.apart``, ``has``: ``containers.supported``, ``member``: of a group's job.
+    """
     directives = [f"#SBATCH {_word(option)}" for option in options(config, task, paths)]
-    return runner.batch_script(
-        directives, {**values(config, task, paths, secrets, secrets_file, has), "nl_env": tuple(env)}
-    )
+    known = {**values(config, task, paths, secrets, secrets_file, has), "nl_env": tuple(env)}
+    if member:  # its step shares the nodes with those of the others
+        known |= {"nl_member": "1", "nl_resume_on": (), "nl_srun_args": ("--overlap", *tuple(known["nl_srun_args"]))}  # type: ignore[arg-type]
+    return runner.batch_script([] if member else directives, known)
 
 
 def options(config: SlurmConfig, task: Task, paths: TaskPaths) -> Iterator[str]:

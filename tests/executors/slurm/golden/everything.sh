@@ -56,3 +56,4 @@ nl_resume_on=()
 nl_resume_codes=()
 nl_max_restarts=10
 nl_margin=45
+nl_member=''

@@ -1,0 +1,164 @@
+"""Groups: several commands side by side in one job (a server and its client), with a policy for their end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+from nemo_launch.config.executor import ExecutorConfig, SlurmConfig, field_names
+from nemo_launch.config.hints import did_you_mean
+from nemo_launch.errors import InputError, Problem
+from nemo_launch.executors.base import Executor, Plan
+from nemo_launch.layout import TaskPaths
+from nemo_launch.recipes import Recipe, Site
+from nemo_launch.runner import text
+from nemo_launch.task import Member, Task
+
+Policy = Literal["fail-fast", "wait-all", "leader"]
+#: What belongs to the job and not to one of its commands: all of them must say the same.
+_OF_THE_JOB = (
+    "account", "partition", "time", "margin", "qos", "constraint", "reservation", "dependency", "nodelist", "exclude",
+    "mail_type", "mail_user", "mem", "mem_per_cpu", "mem_per_gpu", "exclusive", "sbatch_args", "job_dir", "inherit_env",
+    "max_parallel", "grace", "signal", "resume_on", "max_restarts",
+)  # fmt: skip
+#: What one command has of its own; the job around them has the defaults.
+_OF_A_COMMAND = (
+    "launcher", "python", "env_vars", "setup", "srun_args", "mpi", "slurm_type", "fabric", "container_image",
+    "container_mounts", "container_workdir", "container_mount_home", "container_name", "container_writable",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Group:
+    """Recipes that run in one job, each with the executor at its place."""
+
+    recipes: tuple[Recipe, ...]
+    executors: tuple[Executor, ...]
+    policy: Policy
+    site: Callable[[Executor], Site]
+
+    @property
+    def name(self) -> str:
+        """The names of its recipes."""
+        return "-".join(dict.fromkeys(recipe.name for recipe in self.recipes))
+
+    def lower(self, name: str, site: Site, after: tuple[str, ...] = ()) -> Task:
+        """See ``Recipe.lower``: a task whose members are the recipes' tasks."""
+        problems: list[Problem] = list(_differences(self.executors))
+        members = []
+        for label, recipe, executor in zip(self.labels(), self.recipes, self.executors, strict=True):
+            try:
+                members.append(Member(recipe.lower(label, self.site(executor)), executor))
+            except InputError as error:
+                problems += error.problems
+        if problems:
+            raise InputError(dict.fromkeys(problems))
+        tasks = [member.task for member in members]
+        return Task(
+            name=name,
+            recipe=", ".join(task.recipe for task in tasks),
+            language="shell",
+            argv=("group.sh", self.policy, *self.labels()),
+            interpreter=("bash",),
+            secrets=tuple(dict.fromkeys(n for m in members for n in (*m.executor.config.secrets, *m.task.secrets))),
+            secret_values={
+                n: value for m in members for n, value in {**m.executor.given_secrets, **m.task.secret_values}.items()
+            },
+            work_dir=site.work_dir,
+            after=after,
+            members=tuple(members),
+        )
+
+    def labels(self) -> list[str]:
+        """Names of the commands: of their folders and in front of their lines."""
+        labels: list[str] = []
+        for recipe in self.recipes:
+            base, number = "".join(c if c.isalnum() or c in "._-" else "_" for c in recipe.name).lstrip(".-"), 1
+            base = base or "command"
+            label = base
+            while label in (*labels, "runner", "secrets"):
+                label, number = f"{base}_{number}", number + 1
+            labels.append(label)
+        return labels
+
+
+def of(
+    recipes: Sequence[Recipe], executors: Sequence[Executor], policy: str, site: Callable[[Executor], Site]
+) -> Group:
+    """The group of what ``Experiment.add`` was given.
+
+    Raises:
+        InputError: nothing to run, another number of executors, or no such policy.
+    """
+    problems = []
+    if not recipes:
+        problems.append(Problem("a group needs recipes", "add", "Give a list of them."))
+    if len(executors) not in (1, len(recipes)):
+        what = f"{len(recipes)} recipes and {len(executors)} executors"
+        problems.append(Problem(what, "executor", "Give one executor for all, or one for each."))
+    known: tuple[Policy, ...] = get_args(Policy)
+    found = next((word for word in known if word == policy), None)
+    if found is None:
+        fix = did_you_mean(str(policy), known) or f"There are {', '.join(known)}."
+        problems.append(Problem(f"there is no policy {policy!r}", "policy", fix))
+    if problems or found is None:
+        raise InputError(problems)
+    all_of_them = tuple(executors) * (len(recipes) if len(executors) == 1 else 1)
+    return Group(tuple(recipes), all_of_them, found, site)
+
+
+def _differences(executors: Sequence[Executor]) -> Iterator[Problem]:
+    first = executors[0]
+    for executor in executors[1:]:
+        if (executor.kind, executor.transport.name) != (first.kind, first.transport.name):
+            yield Problem("commands of a group run on one kind of executor", "executor", "Give executors of one kind.")
+            return
+        for name in _OF_THE_JOB:
+            if getattr(executor.config, name, None) != getattr(first.config, name, None):
+                what = f"{name} is the job's, and the executors of the group differ in it"
+                yield Problem(what, "executor", f"Give all of them the same {name}, or add tasks of their own.")
+
+
+def outer(config: ExecutorConfig, task: Task) -> dict[str, Any]:
+    """Changes to the first executor's config for the job around the commands: large enough for each of them."""
+    default = type(config)()
+    changes = {n: getattr(default, n) for n in _OF_A_COMMAND if n in field_names(type(config))}
+    changes["launcher"] = "none"
+    configs = [member.executor.config for member in task.members]
+    if isinstance(config, SlurmConfig):
+        wanted = [c for c in configs if isinstance(c, SlurmConfig)]
+        changes["nodes"] = max(c.nodes for c in wanted)
+        changes["ntasks_per_node"] = max(c.ntasks_per_node for c in wanted)
+        changes["gpus_per_node"] = max((c.gpus_per_node or 0 for c in wanted), default=0) or None
+        changes["cpus_per_task"] = max((c.cpus_per_task or 0 for c in wanted), default=0) or None
+    else:
+        changes["ntasks_per_node"] = 1
+    return changes
+
+
+def plan(task: Task, paths: TaskPaths, around: Plan, member_plan: Callable[[Any, Task, TaskPaths], Plan]) -> Plan:
+    """The plan of a group: the job around it, and in its folder a folder with a script for each command."""
+    files: dict[str, bytes] = {**around.files, "runner/group.sh": text("group.sh").encode()}
+    notes = list(around.notes)
+    for member in task.members:
+        name = member.task.name
+        inner = TaskPaths(paths.dir, os.path.join(paths.job_dir, name))
+        made = member_plan(member.executor, member.task, inner)
+        files[f"{name}/job.sh"] = made.script.encode("utf-8", "surrogateescape")
+        files |= {f"{name}/{path}": data for path, data in made.files.items()}
+        files[f"{name}/environment"] = _environment(made.env, around.env)
+        notes += [f"{name}: {note}" for note in made.notes]
+    return replace(around, task=task, files=files, notes=tuple(dict.fromkeys(notes)))
+
+
+def around(task: Task, paths: TaskPaths) -> Task:
+    """The task of the job around the commands, whose program is the script that starts them."""
+    script = os.path.join(paths.job_dir, "runner", task.argv[0])
+    return replace(task, argv=(script, *task.argv[1:]), members=())
+
+
+def _environment(env: Mapping[str, str], outside: Mapping[str, str]) -> bytes:
+    own = {name: value for name, value in env.items() if outside.get(name) != value}
+    return b"".join(f"{name}={value}\0".encode("utf-8", "surrogateescape") for name, value in own.items())

@@ -1,0 +1,108 @@
+#!/bin/bash
+# The commands of a group, side by side in one job, each a batch script of its own:
+#   bash group.sh POLICY NAME...
+# fail-fast: the first failure ends the others. wait-all: every one comes to its end. leader: the others end when the
+# first of the names has. Under each of them the job has failed when one failed by itself, with that one's exit code.
+policy=$1
+shift
+attempt=$NEMO_LAUNCH_JOB_ID-${SLURM_RESTART_COUNT:-0} dir=$NEMO_LAUNCH_TASK_DIR
+ranks=$NEMO_LAUNCH_TASK_DIR/ranks-$attempt
+declare -A pids codes
+readers=() told='' ending='' first='' since=0
+
+say() { printf 'nemo_launch: %s\n' "$*"; }
+
+# Of the step that this is, and of the job's own start: each command gets its own.
+for name in ${!SLURM_*} MASTER_ADDR MASTER_PORT WORLD_SIZE RANK LOCAL_RANK NODE_RANK; do
+  case $name in
+  SLURM_JOB_*GPU* | SLURM_JOB_ID | SLURM_JOB_N* | SLURM_JOB_CPUS* | SLURM_JOB_P* | SLURM_JOB_A* | SLURM_JOB_END*) ;;
+  SLURM_CONF* | SLURM_RESTART_COUNT | SLURM_CLUSTER* | SLURM_SUBMIT*) ;;
+  *) unset -v "$name" ;;
+  esac
+done
+
+run() { # run NAME: its lines go to a log of its own, and labelled to the job's
+  local entry pipe=$ranks/$1.pipe
+  mkfifo -- "$pipe"
+  (
+    trap '' TERM INT HUP
+    tee -a -- "$dir/$1/$NEMO_LAUNCH_JOB_ID.log" <"$pipe" 2>/dev/null | sed -u "s/^/[$1] /"
+  ) &
+  readers+=($!)
+  set -m # a group of its own: it is signalled from here, and once
+  (
+    while IFS= read -r -d '' entry; do export "${entry?}"; done <"$dir/$1/environment"
+    trap - TERM INT HUP
+    exec bash "$dir/$1/job.sh"
+  ) </dev/null >"$pipe" 2>&1 &
+  pids[$1]=$!
+  set +m
+}
+
+end_others() { # once, and for good after a while
+  local name
+  ending=1 since=$SECONDS
+  for name in "${!pids[@]}"; do
+    if [[ -z ${codes[$name]+set} ]]; then kill -s TERM "${pids[$name]}" 2>/dev/null; fi
+  done
+}
+
+told() { # Slurm signals every process itself
+  told=1
+  if [[ ${SLURM_JOB_ID:-} ]]; then ending=1 since=$SECONDS; else end_others; fi
+}
+
+trap told TERM INT HUP
+trap : USR1 USR2
+for name in "$@"; do
+  say "$name begins"
+  run "$name"
+done
+leader=$1
+
+left=$#
+while [[ $left -gt 0 ]]; do
+  sleep 0.3 &
+  wait $! 2>/dev/null
+  ended=()
+  for name in "$@"; do
+    if [[ -z ${codes[$name]+set} ]] && ! kill -0 "${pids[$name]}" 2>/dev/null; then ended+=("$name"); fi
+  done
+  for name in "${ended[@]}"; do
+    wait "${pids[$name]}"
+    codes[$name]=$?
+    left=$((left - 1))
+    say "$name ended with exit code ${codes[$name]}"
+    record=$dir/$name/exit-$attempt.json
+    said=$(cat -- "$record" 2>/dev/null)
+    # Those that ended because they were asked to have not failed.
+    if [[ ${codes[$name]} != 0 && (-z $ending || ($said && $said != *'"cause": "signal"'* && $said != *'"cause": "cancelled"'*)) ]]; then
+      # of several at once the one whose record is the oldest
+      if [[ -z $first || $record -ot $first_record ]]; then first=$name first_record=$record; fi
+    fi
+  done
+  if [[ -z $ending && $left -gt 0 ]]; then
+    if [[ $first && $policy != wait-all ]]; then
+      say "$first failed: the others are ended ($policy)"
+      end_others
+    elif [[ $policy = leader && ${codes[$leader]+set} ]]; then
+      say "$leader, the leader, has ended: the others are ended"
+      end_others
+    fi
+  elif [[ $ending && $left -gt 0 && $((SECONDS - since)) -ge 30 ]]; then
+    end_others # a second TERM kills
+  fi
+done
+
+for pid in "${readers[@]}"; do wait "$pid"; done
+rm -f -- "$ranks"/*.pipe
+if [[ $first ]]; then
+  member=$dir/$first/ranks-$attempt
+  cp -- "$member/first-failure.json" "$ranks/first-failure.json" 2>/dev/null
+  text="$first failed first: exit code ${codes[$first]}"
+  if [[ -r $member/problem ]]; then text+=". $(tail -n +2 -- "$member/problem")"; fi
+  printf 'member\n%s\n' "$text" >"$ranks/problem"
+  say "$text"
+  exit "${codes[$first]}"
+fi
+if [[ $told ]]; then exit 143; fi

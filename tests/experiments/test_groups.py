@@ -1,0 +1,140 @@
+"""Groups: several commands in one job, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nemo_launch import Experiment, LocalExecutor, Script, SlurmExecutor
+from nemo_launch.errors import InputError
+from nemo_launch.experiments.observing import TaskStatus
+
+#: Ends when it is asked to, and says so.
+SERVER = "trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.1; done"
+
+
+@pytest.fixture(autouse=True)
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("NEMORUN_HOME", str(tmp_path / "runs"))
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path / "work"
+
+
+def script(name: str, text: str) -> Script:
+    Path(f"{name}.sh").write_text(text + "\n")
+    return Script(f"{name}.sh")
+
+
+def ended(texts: dict[str, str], **how: Any) -> tuple[TaskStatus, str]:
+    """The one task of an experiment, and its log."""
+    with Experiment("demo", executor=LocalExecutor()) as experiment:
+        assert experiment.add([script(*pair) for pair in texts.items()], name="both", **how) == "both"
+        experiment.run(detach=True)
+        (status,) = experiment.wait(timeout=120)
+        assert status.observation.state.final, status
+        log = Path(status.job.paths.log(str(status.job.handle))).read_text()
+    return status, log
+
+
+@pytest.mark.parametrize(
+    ("policy", "texts", "code", "told"),
+    [
+        # one ends well early, another fails later: never lost
+        ("fail-fast", {"a": "exit 0", "b": "sleep 1; exit 7"}, 7, "b failed first: exit code 7"),
+        ("wait-all", {"a": "exit 0", "b": "sleep 1; exit 7"}, 7, "b failed first: exit code 7"),
+        ("leader", {"a": "sleep 2", "b": "sleep 1; exit 7"}, 7, "b failed first: exit code 7"),
+        ("leader", {"a": "exit 5", "b": SERVER}, 5, "a failed first: exit code 5"),
+        ("fail-fast", {"a": "exit 3", "b": SERVER}, 3, "a failed first: exit code 3"),
+        # all is well
+        ("fail-fast", {"a": "sleep 1", "b": "exit 0"}, 0, ""),
+        ("wait-all", {"a": "sleep 1", "b": "exit 0"}, 0, ""),
+        ("leader", {"a": "sleep 1", "b": SERVER}, 0, ""),
+        ("leader", {"a": "sleep 1", "b": "exit 0"}, 0, ""),
+    ],
+)
+def test_the_policy_says_how_it_ends(policy: str, texts: dict[str, str], code: int, told: str) -> None:
+    status, log = ended(texts, policy=policy)
+    seen = status.observation
+    assert (seen.state, seen.exit_code) == ("FAILED" if code else "SUCCEEDED", code), log
+    assert seen.reason == told
+    for name, text in texts.items():
+        assert f"nemo_launch: {name} ended with exit code " in log
+        if text is SERVER:
+            assert f"[{name}] saved\n" in log
+
+
+def test_the_others_go_on_after_a_failure_where_all_are_waited_for() -> None:
+    status, log = ended({"a": "exit 7", "b": "sleep 2; echo done"}, policy="wait-all")
+    assert "[b] done\n" in log
+    assert status.observation.exit_code == 7
+
+
+def test_each_command_has_an_executor_a_folder_and_a_log_of_its_own() -> None:
+    executors = [LocalExecutor(env_vars={"WHO": "it's a"}), LocalExecutor(env_vars={"WHO": "b\nb"})]
+    texts = dict.fromkeys("ab", 'printf "%s|" "$WHO"; echo "$MASTER_PORT $NEMO_LAUNCH_EXPERIMENT $NEMO_LAUNCH_TASK"')
+    status, log = ended(texts, executor=executors)
+    folder = Path(status.job.paths.dir)
+    experiment = folder.parent.name
+    assert f"[a] it's a|13742 {experiment} a\n" in log
+    assert f"[b] b\n[b] b|13742 {experiment} b\n" in log
+    assert (folder / "a" / f"{status.job.handle}.log").read_text() == f"it's a|13742 {experiment} a\n"
+    assert json.loads((folder / "b" / f"exit-{status.job.handle}-0.json").read_text())["exit_code"] == 0
+    recorded = json.loads((folder / "task.json").read_text())
+    assert "members" in json.dumps(recorded)
+
+
+def test_cancel_ends_all_of_them() -> None:
+    with Experiment("demo", executor=LocalExecutor()) as experiment:
+        experiment.add([script("a", SERVER), script("b", SERVER)], name="both")
+        experiment.run(detach=True)
+        log = Path(experiment.jobs()[0][0].paths.log(str(experiment.jobs()[0][0].handle)))
+        deadline = time.monotonic() + 60
+        while not (log.exists() and "[a] up" in log.read_text() and "[b] up" in log.read_text()):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        (status,) = experiment.cancel()
+    assert status.observation.state == "CANCELLED"
+    assert "[a] saved\n" in log.read_text() and "[b] saved\n" in log.read_text()
+
+
+def refused(recipes: list[Script], **how: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        experiment = Experiment("demo")
+        experiment.add(recipes, **how)
+        experiment.plan()
+    return str(caught.value)
+
+
+def test_what_cannot_be_a_group_is_refused() -> None:
+    a, b = script("a", "true"), script("b", "true")
+    assert "a group needs recipes" in refused([])
+    assert "2 recipes and 3 executors" in refused([a, b], executor=[LocalExecutor()] * 3)
+    assert "Did you mean leader?" in refused([a, b], policy="leeder")
+    assert "one kind" in refused([a, b], executor=[LocalExecutor(), SlurmExecutor()])
+    differ = [SlurmExecutor(partition="x"), SlurmExecutor(partition="y")]
+    assert "partition is the job's" in refused([a, b], executor=differ)
+    with pytest.raises(InputError, match="for groups"):
+        Experiment("demo").add(a, policy="leader")
+
+
+def test_on_slurm_the_job_is_as_large_as_its_largest_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SlurmExecutor, "check", lambda *_: [])
+    monkeypatch.setattr(SlurmExecutor, "_accounting_shows_environment", lambda self: False)
+    executors = [
+        SlurmExecutor(nodes=1, gpus_per_node=8, container_image="/i.sqsh", env_vars={"A": "1"}),
+        SlurmExecutor(nodes=4, ntasks_per_node=2),
+    ]
+    experiment = Experiment("demo")
+    experiment.add([script("a", "true"), script("b", "true")], executor=executors)
+    (plan,) = experiment.plan()
+    head, a, b = plan.script, plan.files["a/job.sh"].decode(), plan.files["b/job.sh"].decode()
+    for option in ("--nodes=4", "--ntasks-per-node=2", "--gpus-per-node=8"):
+        assert f"#SBATCH {option}\n" in head
+    assert "--container-image=/i.sqsh" in a and "=/i.sqsh" not in head + b
+    assert "nl_nodes=4\n" in b and "nl_launcher=srun\n" in b and "--overlap" in b
+    assert plan.files["a/environment"] == b"A=1\0" and plan.files["b/environment"] == b""
