@@ -93,7 +93,8 @@ class Site:
     ) -> Task:
         """A task whose program has this text."""
         program = self.folder / f"{name}.{'py' if python else 'sh'}"
-        program.write_text(text)
+        if not program.exists() or program.read_text() != text:  # it may be running already
+            program.write_text(text)
         program.chmod(0o755)
         return Task(
             name=name,

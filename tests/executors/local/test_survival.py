@@ -274,7 +274,7 @@ def test_a_launcher_killed_at_any_instant_neither_loses_nor_doubles(site: Site, 
     run = attach(site)
     run.wait()
     for number in range(60):
-        if number >= 20 and len(outcomes) == 2:
+        if number >= 12 and len(outcomes) == 2:
             break
         wait_for_its_end(run)
         shutil.rmtree(site.folder / "home")
