@@ -15,7 +15,7 @@ import pytest
 from tests.lab import Lab, LabUser, Launcher, checkout_for, python_for, why_not
 from tests.lab.pyxis import Images
 
-CLUSTERS = {"slurm", "slurm_noacct", "slurm_affinity", "slurm_jobenv", "slurm_pyxis", "slurm_preempt"}
+CLUSTERS = {"slurm", "slurm_noacct", "slurm_affinity", "slurm_jobenv", "slurm_pyxis", "slurm_preempt", "slurm_events"}
 REQUIRE = "NEMO_LAUNCH_REQUIRE_SLURM"
 skipped = pytest.StashKey[set[str]]()
 
@@ -130,6 +130,23 @@ def slurm_preempt(pytestconfig: pytest.Config, session_dir: Path) -> Iterator[La
     )
     lab = Lab.variant("preempt", JOB_REQUEUE="0", EXTRA="\n".join(extra))
     yield from _cluster(lab, pytestconfig, session_dir)
+
+
+@pytest.fixture(scope="session")
+def slurm_events(pytestconfig: pytest.Config, session_dir: Path) -> Iterator[Lab]:
+    """A cluster that tests may break. Partition ``high`` preempts: jobs of ``a3m`` and ``a3u`` go back into the queue,
+    those of ``cancelled`` do not. It forgets jobs and gives up nodes soon, and watches memory where it can."""
+    shared = "Nodes=a3m-[0-1],a3u-[0-1] MaxTime=INFINITE DefaultTime=01:00:00 State=UP Default=NO"
+    extra = (
+        "PreemptType=preempt/partition_prio",
+        "PreemptMode=REQUEUE",
+        f"PartitionName=high PriorityTier=100 {shared}",
+        f"PartitionName=cancelled PreemptMode=CANCEL {shared}",
+    )
+    settings = {"SLURMD_TIMEOUT": "10", "MIN_JOB_AGE": "30", "EXTRA": "\n".join(extra)}
+    if os.access("/sys/fs/cgroup/memory/cgroup.procs", os.W_OK):
+        settings["TASK_PLUGIN"] = "task/cgroup"
+    yield from _cluster(Lab.variant("events", **settings), pytestconfig, session_dir)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,8 @@
 #   NEMO_LAUNCH_LAB_PYXIS        any word: srun has the options of pyxis (pyxis/spank_pyxis.c), and each node a folder
 #                                LAB/local of its own (outside: LAB/local-NODE)
 #   NEMO_LAUNCH_LAB_JOB_REQUEUE  1 (default) or 0: whether jobs that say nothing may be requeued
+#   NEMO_LAUNCH_LAB_SLURMD_TIMEOUT  seconds until a node that does not answer is down (default 60)
+#   NEMO_LAUNCH_LAB_MIN_JOB_AGE     seconds until the controller forgets a job that has ended (default 600)
 #   NEMO_LAUNCH_LAB_EXTRA        more lines, such as AccountingStorageEnforce=associations,limits,qos
 set -euo pipefail
 # shellcheck source=tests/lab/common.sh
@@ -50,10 +52,12 @@ EnforcePartLimits=ALL
 KillWait=3
 InactiveLimit=0
 Waittime=0
-MinJobAge=600
+MinJobAge=${NEMO_LAUNCH_LAB_MIN_JOB_AGE:-600}
 SlurmctldTimeout=60
 SlurmdTimeout=60
 JobRequeue=${NEMO_LAUNCH_LAB_JOB_REQUEUE:-1}
+SlurmdTimeout=${NEMO_LAUNCH_LAB_SLURMD_TIMEOUT:-60}
+JobRequeue=1
 MaxArraySize=2001
 MaxJobCount=10000
 

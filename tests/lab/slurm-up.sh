@@ -94,7 +94,11 @@ make_files() {
   cmp -s "$new" "$LAB/etc/slurm.conf" || CHANGED=yes
   mv "$new" "$LAB/etc/slurm.conf"
   echo "Name=gpu File=$LAB/dev/nvidia[0-7]" >"$LAB/etc/gres.conf"
-  echo "CgroupPlugin=cgroup/v1" >"$LAB/etc/cgroup.conf"
+  {
+    echo "CgroupPlugin=cgroup/v1"
+    # with task/cgroup a job that takes more memory than it asked for is ended
+    if [[ ${NEMO_LAUNCH_LAB_TASK_PLUGIN:-} = *cgroup* ]]; then echo "ConstrainRAMSpace=yes"; fi
+  } >"$LAB/etc/cgroup.conf"
   install -m 600 /dev/null "$LAB/etc/slurmdbd.conf" # Slurm refuses it when others can read it
   cat >"$LAB/etc/slurmdbd.conf" <<CONF
 AuthType=auth/munge
