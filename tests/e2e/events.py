@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -37,7 +38,7 @@ class Answer:
     def of(cls, task: dict[str, Any], at: float) -> Answer:
         """From JSON: the reason and whatever else the status block would show of it."""
         words = [task["reason"]] if task["reason"] else []
-        if task["exit_code"] and f"exit code {task['exit_code']}" not in task["reason"]:
+        if task["exit_code"] and not re.search(rf"exit (code )?{task['exit_code']}\b", task["reason"]):
             words.append(f"exit code {task['exit_code']}")
         if task["restarting"]:
             words.append(f"attempt {task['attempt'] + 1} follows")

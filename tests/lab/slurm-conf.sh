@@ -54,10 +54,8 @@ InactiveLimit=0
 Waittime=0
 MinJobAge=${NEMO_LAUNCH_LAB_MIN_JOB_AGE:-600}
 SlurmctldTimeout=60
-SlurmdTimeout=60
-JobRequeue=${NEMO_LAUNCH_LAB_JOB_REQUEUE:-1}
 SlurmdTimeout=${NEMO_LAUNCH_LAB_SLURMD_TIMEOUT:-60}
-JobRequeue=1
+JobRequeue=${NEMO_LAUNCH_LAB_JOB_REQUEUE:-1}
 MaxArraySize=2001
 MaxJobCount=10000
 
