@@ -124,6 +124,9 @@ def _no_script(prog: str, words: list[str]) -> Problem:
     first = words[0] if words else ""
     if first and os.path.exists(first):
         return Problem("there is no script to run", "-s/--script", f"Did you mean {prog} -s {first}?")
+    if first in VERBS:  # after flags of a launch
+        fix = f"Write {prog} {' '.join(words)}; {prog} {first} --help shows its own flags."
+        return Problem(f"the command {first} comes before all flags", "", fix)
     verb = did_you_mean(first, VERBS)
     if first and verb:
         return Problem(f"there is no command {first!r}", "", verb)

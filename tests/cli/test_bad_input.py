@@ -26,6 +26,7 @@ Refused = Callable[..., Done]
         (["-e", "skypilot", "-s", "a.sh"], ["-e/--executor: the executor skypilot is not in this version"]),
         (["-e", "sky", "-s", "a.sh"], ["profiles.yaml:5", "the executor skypilot is not in this version"]),
         (["-s", "program.sh"], ["a program, not a script. Call it, with its arguments, from a shell script."]),
+        (["-d", ".", "status", "a"], ["the command status comes before all flags", "Write run.py status a;"]),
         (["stauts"], ["there is no command 'stauts'", "Did you mean status?"]),
         (["lgos", "-d", ".", "-s", "a.sh"], ["'lgos' comes before the script", "Did you mean run.py logs?", "-- lgos"]),
         (["-e", "local", "status", "-s", "a.sh"], ["'status' comes before the script", "Did you mean run.py status?"]),
