@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+from nemo_launch import leaks
 from nemo_launch.config.executor import ExecutorConfig
 from nemo_launch.errors import Problem
 from nemo_launch.task import Task
@@ -79,7 +80,10 @@ def problems(
 def of_request(
     config: ExecutorConfig, tasks: Iterable[Task], given: Mapping[str, str], environ: Mapping[str, str]
 ) -> list[Problem]:
-    """What cannot travel, of the config and of each task; ``given`` are values of secrets that came with the config."""
+    """What cannot travel, or shows a secret, of the config and of each task.
+
+    ``given`` are values of secrets that came with the config.
+    """
     known = {**environ, **given}
     found = [
         Problem(
@@ -91,9 +95,16 @@ def of_request(
         if name in config.env_vars and not is_secret(name)
     ]
     found += problems(config.env_vars, config.secrets, known, "env_vars")
+    told: dict[str, str] = {}
     for task in tasks:
-        found += problems(task.env, task.secrets, {**known, **task.secret_values})
-    return found
+        own = {**known, **task.secret_values}
+        found += problems(task.env, task.secrets, own)
+        names = secret_names(config, task.secrets, {**given, **task.secret_values}, environ)
+        values = secret_values(names, own, {})
+        told |= values
+        for one in (task, *(member.task for member in task.members)):
+            found += leaks.of_task(one, values)
+    return [*found, *leaks.of_config(config, told)]
 
 
 def job_environment(config: ExecutorConfig, task_env: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:

@@ -46,7 +46,7 @@ def _called(path: str) -> Any:
     sys.modules[name] = module
     calling = False
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # standard output is for what was asked
+        with contextlib.redirect_stdout(sys.stderr), _descriptor_too():  # standard output is for what was asked
             spec.loader.exec_module(module)
             calling = True
             return module.recipe()
@@ -58,6 +58,25 @@ def _called(path: str) -> Any:
         raise InputError(told) from error
     except BaseException as error:  # SystemExit, too: a recipe file ends no launcher
         raise InputError(_failed(error, path, module, calling)) from error
+
+
+@contextlib.contextmanager
+def _descriptor_too() -> Iterator[None]:
+    """What programs that a recipe file calls print on standard output goes to standard error, too."""
+    try:
+        if sys.__stdout__ is not None:
+            sys.__stdout__.flush()
+        os.fstat(2)
+        kept = os.dup(1)
+    except (OSError, ValueError):  # one of them is closed
+        yield
+        return
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _failed(error: BaseException, path: str, module: ModuleType, calling: bool) -> Problem:

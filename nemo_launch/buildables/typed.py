@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nemo_launch.buildables.fits import members, shown
+from nemo_launch.config.hints import did_you_mean
 
 UNSET = object()
 """For a field that has no current value."""
@@ -74,7 +75,20 @@ def value(text: str, hint: Any = Any, current: Any = UNSET) -> Any:
         raise Misfit(f"its value is empty, and {shown(hint)} is wanted. Is a variable unset?")
     if len(told) == 1 and text[0] in "[{":
         raise told[0]
-    raise Misfit(f"{text!r} is given, and {shown(hint)} is wanted.{_advice(known)}")
+    raise Misfit(f"{text!r} is given, and {shown(hint)} is wanted.{_words(text, known) or _advice(known)}")
+
+
+_MOST = 20
+
+
+def _words(text: str, options: list[Any]) -> str:
+    """Which members of an enum, or words of a Literal, were perhaps meant; of an enum, which there are."""
+    members_of = [name for kind in options if _is(kind, enum.Enum) for name in kind.__members__]
+    words = [str(one) for kind in options if typing.get_origin(kind) is typing.Literal for one in typing.get_args(kind)]
+    if near := did_you_mean(text, [*members_of, *words]):
+        return f" {near}"
+    more = ", …" if len(members_of) > _MOST else ""
+    return f" There are {', '.join(members_of[:_MOST])}{more}." if members_of else ""
 
 
 def _advice(options: list[Any]) -> str:

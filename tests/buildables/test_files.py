@@ -52,3 +52,37 @@ def test_an_async_one_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.py").write_text("1\nasync def recipe(): ...\n")
     with pytest.raises(InputError, match=r"x.py:2: recipe\(\) is an async function. .*--entrypoint python"):
         is_recipe_file(str(tmp_path / "x.py"))
+
+
+OTHERWISE = {
+    "needs an argument": ("def recipe(flour, *, water, salt=1): ...", r"recipe\(\) needs arguments: flour, water. "),
+    "a lambda": ("recipe = lambda: 1", "recipe is no function"),
+    "a config": ("recipe: nl.Partial = nl.Partial(print)", "recipe is no function"),
+    "imported": ("from shared import make as recipe", "recipe is no function"),
+    "below a condition": ("if True:\n    def recipe(): ...", "recipe is no function"),
+    "of one of two branches": ("try:\n    x\nexcept NameError:\n    recipe = 1", "recipe is no function"),
+    "no Python": ("def recipe(: ...", "it is no Python: "),
+}
+
+
+@pytest.mark.parametrize(("text", "told"), OTHERWISE.values(), ids=OTHERWISE)
+@pytest.mark.parametrize("imports", ["import nemo_launch as nl", "from nemo_launch import Partial", "import fiddle"])
+def test_what_would_do_nothing_as_a_script_is_refused(tmp_path: Path, text: str, told: str, imports: str) -> None:
+    (tmp_path / "x.py").write_text(f"{imports}\n{text}\n")
+    with pytest.raises(InputError, match=rf"x.py:[2-6]: {told}"):
+        is_recipe_file(str(tmp_path / "x.py"))
+
+
+SCRIPTS = {
+    "launches by itself": "import nemo_launch as nl\nrecipe = nl.Partial(print)\nnl.Experiment('x').add(recipe)\n",
+    "nothing of ours": "import torch\nrecipe = make()\ndef helper(): ...\n",
+    "a name of its own": "import nemo_launch as nl\nrecipes = {}\nprint('recipe')\n",
+    "under its main guard": "import fiddle\nif __name__ == '__main__':\n    recipe = 1\n",
+    "spoken of": "# import nemo_launch\nrecipe = 1\n",
+}
+
+
+@pytest.mark.parametrize("text", SCRIPTS.values(), ids=SCRIPTS)
+def test_scripts_stay_scripts(tmp_path: Path, text: str) -> None:
+    (tmp_path / "x.py").write_text(text)
+    assert not is_recipe_file(str(tmp_path / "x.py"))

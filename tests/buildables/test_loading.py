@@ -149,3 +149,21 @@ def test_a_dataclass_of_the_file(tmp_path: Path) -> None:
     text = "from __future__ import annotations\nimport dataclasses\n@dataclasses.dataclass\nclass A:\n    x: int\n"
     text += "def recipe(): return A(3)"
     assert load(tmp_path, text).x == 3
+
+
+def test_programs_that_it_calls_do_not_print_among_what_was_asked(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = "import os\ndef recipe():\n    os.system('echo of a program')\n    os.write(1, b'of the system\\n')\n"
+    print("before")
+    load(tmp_path, text)
+    print("after")
+    told = capfd.readouterr()
+    assert told.out == "before\nafter\n"
+    assert told.err == "of a program\nof the system\n"
+
+
+def test_standard_output_comes_back_after_a_failure(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    refusal(tmp_path, "def recipe(): raise ValueError")
+    os.write(1, b"still there\n")
+    assert capfd.readouterr().out == "still there\n"

@@ -132,6 +132,12 @@ REFUSED: dict[str, tuple[str, str]] = {
     "half a number": ("max_steps=1.5", "max_steps: '1.5' is given, and int is wanted."),
     "nothing": ("max_steps=", "max_steps: its value is empty, and int is wanted. Is a variable unset?"),
     "none of the words": ("model.act=silu", "model.act: 'silu' is given, and Literal['gelu', 'relu'] is wanted."),
+    "a typo in a word": (
+        "model.act=relo",
+        "model.act: 'relo' is given, and Literal['gelu', 'relu'] is wanted. Did you mean relu?",
+    ),
+    "a typo in an enum": ("colour=BLEU", "colour: 'BLEU' is given, and Colour is wanted. Did you mean BLUE?"),
+    "no member of an enum": ("colour=x", "colour: 'x' is given, and Colour is wanted. There are RED, BLUE."),
     "text for a config": (
         "model=3",
         "model: it is a Config of Model, which no text can stand for. Set its fields: model.layers=…",
