@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from nemo_launch.config import presets
 from nemo_launch.config.durations import Duration
+from nemo_launch.config.exact import exact
 from nemo_launch.config.executor import CONFIGS, ExecutorConfig, changed, field_names
 from nemo_launch.config.hints import did_you_mean
 from nemo_launch.config.mounts import VolumeMapping
@@ -170,6 +171,8 @@ class _Wrong(Exception):
 
 
 def _structured(cls: type[C], values: Mapping[str, object]) -> C:
+    if plain := exact(cls, values):
+        return plain
     from cattrs.errors import ClassValidationError
 
     try:
