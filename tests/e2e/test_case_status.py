@@ -332,7 +332,7 @@ def test_case_41_scancel_from_outside_stays(there: Scene) -> None:
     assert len(there.ran()) == 1
 
 
-@pytest.mark.parametrize("slow", [0.0, 2.0])
+@pytest.mark.parametrize("slow", [0.0, pytest.param(2.0, marks=pytest.mark.slow)])
 def test_case_41_scancel_stays_where_the_site_would_restart_and_the_controller_is_slow(
     wrapped: Scene, slow: float
 ) -> None:

@@ -57,6 +57,10 @@ class Ship:
         return self.lab.directory / "local" / f"{workspace.parent.name}-{workspace.name}"
 
 
+#: They need a cluster of their own, which `make test` does not wait for.
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture
 def ship(make_launcher: Callable[[Lab | None], Launcher], slurm_pyxis: Lab, images: Images) -> Iterator[Ship]:
     ship = Ship(make_launcher(slurm_pyxis), images, slurm_pyxis)
@@ -100,7 +104,6 @@ def test_the_copy_of_the_code_comes_before_the_images_python_path(ship: Ship) ->
     assert re.fullmatch(r"copied \S*/snapshots/\w+:/mine:/opt/of-the-image\n", task["log"]), task
 
 
-@pytest.mark.slow
 def test_torchrun_over_two_nodes(ship: Ship) -> None:
     ship.launcher.write(
         "t.py",
@@ -117,7 +120,6 @@ def test_torchrun_over_two_nodes(ship: Ship) -> None:
         assert f"[{node}:{rank}] {rank} 4 full\n" in task["log"]
 
 
-@pytest.mark.slow
 def test_root_home_and_name_are_fields(ship: Ship) -> None:
     ship.launcher.write("a.sh", "touch /made 2>/dev/null && echo writable\ncat ~/word 2>/dev/null\nexit 0\n")
     home = Path("/home") / ship.launcher.user.name  # as the nodes know it
@@ -256,7 +258,6 @@ def test_an_image_without_a_python_that_will_do(ship: Ship, image: str, launcher
     assert "started" not in task["log"]
 
 
-@pytest.mark.slow
 def test_a_container_that_does_not_start_is_explained(ship: Ship) -> None:
     ship.launcher.write("a.sh", "echo started\n")
     half = ship.launcher.write("half.sqsh", "not an image\n")

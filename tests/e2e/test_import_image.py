@@ -57,6 +57,7 @@ def importer(
     yield Importer(launcher, Tools(launcher.user, make_workspace() / "tools", images.without_bash))
 
 
+@pytest.mark.slow
 def test_the_file_is_made_by_a_job_and_can_be_started(importer: Importer) -> None:
     done = importer(IMAGE, "nemo.sqsh", "--wait", "--json")
     assert done.returncode == 0, done.stderr
@@ -74,6 +75,7 @@ def test_the_file_is_made_by_a_job_and_can_be_started(importer: Importer) -> Non
     assert run.stdout.startswith("without-bash\n"), run
 
 
+@pytest.mark.slow
 def test_a_file_that_is_there_stays_until_the_new_one_is_complete(importer: Importer) -> None:
     importer.launcher.write("nemo.sqsh", "old\n")
     importer.tools.password("nvcr.io", SECRET)
@@ -89,6 +91,7 @@ def test_a_file_that_is_there_stays_until_the_new_one_is_complete(importer: Impo
     assert importer.target.read_text() != "old\n"
 
 
+@pytest.mark.slow
 def test_cancelled_halfway_nothing_is_left(importer: Importer) -> None:
     importer.launcher.write("nemo.sqsh", "old\n")
     importer.tools.slow()
@@ -106,6 +109,7 @@ def test_cancelled_halfway_nothing_is_left(importer: Importer) -> None:
     assert (importer.left(), importer.target.read_text()) == ([], "old\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["enroot", "docker", "gcloud"])
 def test_credentials_reach_enroot_and_no_other_place(importer: Importer, place: str) -> None:
     registry = "europe-docker.pkg.dev" if place == "gcloud" else "nvcr.io"
@@ -128,6 +132,7 @@ def test_credentials_reach_enroot_and_no_other_place(importer: Importer, place: 
     assert SECRET not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_an_account_that_gcloud_does_not_know_is_said(importer: Importer) -> None:
     importer.tools.password("us-docker.pkg.dev", SECRET)
     done = importer("docker://us-docker.pkg.dev/p/r/nemo:1", "nemo.sqsh", "--wait")
@@ -137,6 +142,7 @@ def test_an_account_that_gcloud_does_not_know_is_said(importer: Importer) -> Non
     assert "taken for docker://us-docker.pkg.dev#p/r/nemo:1" in done.stderr
 
 
+@pytest.mark.slow
 def test_nodes_without_enroot(importer: Importer) -> None:
     done = importer.launcher("import-image", "-p", "a3m", IMAGE, "nemo.sqsh", "--wait")
     assert done.returncode == 1

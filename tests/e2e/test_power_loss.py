@@ -37,7 +37,9 @@ def end_with_the_machine(script: Path) -> None:
     psutil.wait_procs(found, timeout=60)
 
 
-@pytest.mark.parametrize("left", LEFT)
+@pytest.mark.parametrize(
+    "left", ["empty files", *(pytest.param(left, marks=pytest.mark.slow) for left in ("nothing", "half a file"))]
+)
 def test_a_job_is_found_again_and_not_doubled(wrapped: Scene, left: str) -> None:
     assert wrapped.commands is not None
     wrapped.commands.set("sbatch", after=3, held=1)
@@ -54,6 +56,7 @@ def test_a_job_is_found_again_and_not_doubled(wrapped: Scene, left: str) -> None
     assert len(wrapped.experiments()) == len(wrapped.jobs()) == len(wrapped.ran()) == 1
 
 
+@pytest.mark.slow
 def test_a_task_that_was_never_submitted_is_submitted_once(wrapped: Scene) -> None:
     assert wrapped.commands is not None
     wrapped.commands.set("sbatch", before=600)

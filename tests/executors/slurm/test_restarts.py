@@ -125,7 +125,12 @@ SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    "how", ["scancel", pytest.param("cancel", marks=SLOW), pytest.param("scancel of a pending restart", marks=SLOW)]
+    "how",
+    [
+        pytest.param("scancel", marks=SLOW),
+        pytest.param("cancel", marks=SLOW),
+        pytest.param("scancel of a pending restart", marks=SLOW),
+    ],
 )
 def test_what_is_cancelled_stays_so(site: Site, slurm: Lab, how: str) -> None:
     codes = ["7", "0"] if how == "scancel of a pending restart" else ["wait", "0"]
@@ -154,6 +159,7 @@ def test_cancel_and_requeue_in_the_same_moment(site: Site, slurm: Lab) -> None:
     assert len(attempts(run)) == 1
 
 
+@SLOW
 def test_cancel_of_a_follow_up_job(site: Site, slurm: Lab) -> None:
     run = site.launch(
         site.task("a", "#!/bin/bash\nsleep 3\n" + PAYLOAD.split("\n", 1)[1], "7", "wait"), resume_on="error"
@@ -169,7 +175,8 @@ def test_cancel_of_a_follow_up_job(site: Site, slurm: Lab) -> None:
 # -- by hand, by preemption, by a node ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", [pytest.param("never", marks=pytest.mark.slow), "timeout"])
+@SLOW
+@pytest.mark.parametrize("policy", ["never", "timeout"])
 def test_who_requeues_by_hand_means_it(bare: Site, slurm_noacct: Lab, policy: str) -> None:
     run = bare.launch(bare.task("a", PAYLOAD, "wait", "0"), resume_on=policy)
     run.until(lambda seen: bool(attempts(run)))
