@@ -31,7 +31,10 @@ while [[ $1 = --* ]]; do
 done
 pids=()
 set -m # each rank a group: srun signals every process of the step
-trap 'caught=1; kill -USR2 -- "${pids[@]/#/-}"' USR2
+for signal in USR2 TERM; do
+  # shellcheck disable=SC2064
+  trap "caught=1; kill -$signal -- \"\${pids[@]/#/-}\"" $signal
+done
 for ((i = 0; i < ranks; i++)); do
   SLURM_PROCID=$i SLURM_LOCALID=$i SLURM_NODEID=0 SLURM_NTASKS=$ranks SLURM_STEP_ID=0 "$@" &
   pids+=($!)

@@ -73,8 +73,9 @@ def test_names_that_the_skeleton_does_not_know_are_errors() -> None:
         batch_script([], {**NEEDED, "nl_task": "a\0b"})
 
 
-def test_every_value_is_used_by_the_skeleton() -> None:
-    assert [name for name in VALUES if not re.search(rf"\$(\{{#?)?{name}\b", SKELETON)] == []
+def test_every_value_is_used() -> None:
+    texts = "".join(Path(RUNNER, name).read_text("utf-8") for name in ("restarts.sh", "skeleton.sh"))
+    assert [name for name in VALUES if not re.search(rf"\$(\{{#?)?{name}\b", texts)] == []
 
 
 def test_secrets_are_entries_ended_by_nul() -> None:
