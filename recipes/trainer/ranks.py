@@ -43,12 +43,15 @@ def fail(message: str) -> NoReturn:
     """End for a mistake of the user: exit code 2, and one paragraph per node, from its first process.
 
     The other processes of the node wait, because whoever starts them ends all as soon as one has ended; they speak
-    for themselves if nothing ends them, for then the first one did not see the mistake.
+    for themselves if nothing ends them, for then the first one did not see the mistake. The first one stays a little:
+    others may still be reading what it sent, and would tell of a lost connection instead.
     """
     if int(os.environ.get("LOCAL_RANK") or 0) != 0:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         time.sleep(10)
     print(f"error: {message}", file=sys.stderr, flush=True)
+    if int(os.environ.get("WORLD_SIZE") or 1) > 1:
+        time.sleep(2)
     leave(2)
 
 

@@ -216,7 +216,10 @@ static int assemble(const char *root, uid_t uid, gid_t gid, int fresh)
 	struct passwd *user = getpwuid(uid);
 
 	snprintf(owner, sizeof(owner), "%u:%u", uid, gid);
-	if (fresh && (read_image(root) < 0))
+	snprintf(path, sizeof(path), "%s/tmp", root);
+	if (make_dirs(path) < 0 || mount("tmpfs", path, "tmpfs", 0, "mode=1777") < 0)
+		return -1;
+	if (fresh && (read_image(root) < 0)) /* after /tmp, which may hold what an image binds */
 		return -1;
 	if (fresh && chown(root, uid, gid) < 0)
 		return -1;
@@ -226,9 +229,6 @@ static int assemble(const char *root, uid_t uid, gid_t gid, int fresh)
 	for (size_t i = 0; i < sizeof(file) / sizeof(*file); i++)
 		if (access(file[i], R_OK) == 0 && bind(root, file[i], file[i], 1) < 0)
 			return -1;
-	snprintf(path, sizeof(path), "%s/tmp", root);
-	if (make_dirs(path) < 0 || mount("tmpfs", path, "tmpfs", 0, "mode=1777") < 0)
-		return -1;
 	if (flag[HOME] == 1 && user && bind(root, user->pw_dir, user->pw_dir, 0) < 0)
 		return -1;
 	if (bind_asked(root) < 0)
