@@ -221,6 +221,8 @@ static int assemble(const char *root, uid_t uid, gid_t gid, int fresh)
 		return -1;
 	if (fresh && (read_image(root) < 0)) /* after /tmp, which may hold what an image binds */
 		return -1;
+	if (chmod(path, 01777) < 0) /* the image has one, too */
+		return -1;
 	if (fresh && chown(root, uid, gid) < 0)
 		return -1;
 	for (size_t i = 0; i < sizeof(system) / sizeof(*system); i++)
