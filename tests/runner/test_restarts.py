@@ -89,6 +89,7 @@ def ended(job: BatchJob) -> None:
     job.process.wait(60)
 
 
+@pytest.mark.slow
 def test_an_error_is_requeued_once_and_recorded(make: Make) -> None:
     job, site = make("exit 7", resume_on=["error"], resume_codes=["7"])
     job.start()

@@ -55,6 +55,7 @@ def job_id(run: Run) -> str:
 # -- errors -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_error_that_the_policy_names_starts_again_at_the_latest_checkpoint(site: Site) -> None:
     run = site.launch(
         site.task("a", PAYLOAD, "7", "9", "0"),
