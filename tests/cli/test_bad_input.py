@@ -199,7 +199,8 @@ def test_a_near_name_is_offered(cli: Cli) -> None:
 
 def test_a_clone_without_its_dependencies_names_them(cli: Cli) -> None:
     cli.script("cattrs.py", "raise ModuleNotFoundError(\"No module named 'cattrs'\", name='cattrs')\n")
-    done = cli("-s", cli.script("a.sh", "true\n"), PYTHONPATH=str(cli.work))
+    # plain values need no library: one that is wrong does
+    done = cli("-s", cli.script("a.sh", "true\n"), "--ntasks-per-node", "two", PYTHONPATH=str(cli.work))
     assert (done.code, "Traceback" in done.err) == (1, False)
     assert "the Python package cattrs is missing from" in done.err
     assert "bug" not in done.err
