@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import threading
@@ -38,7 +37,8 @@ class Answer:
     def of(cls, task: dict[str, Any], at: float) -> Answer:
         """From JSON: the reason and whatever else the status block would show of it."""
         words = [task["reason"]] if task["reason"] else []
-        if task["exit_code"] and not re.search(rf"exit (code )?{task['exit_code']}\b", task["reason"]):
+        # With which code it ends when something ends it hangs on what it was doing at that moment.
+        if task["exit_code"] and task["state"] != "CANCELLED" and not words:
             words.append(f"exit code {task['exit_code']}")
         if task["restarting"]:
             words.append(f"attempt {task['attempt'] + 1} follows")
