@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from nemo_launch.cli.flags import FLAGS, GROUPS, Flag
 from nemo_launch.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from nemo_launch.cli.flags import Flag
 
 VERBS = {
     "status": "state of an experiment's tasks",
@@ -119,6 +121,8 @@ def launch_parser(prog: str) -> Parser:
         description="Start a training script here or on Slurm, and show how it is doing.",
         epilog=_EPILOG.replace("run.py", prog) + verbs,
     )
+    from nemo_launch.cli.flags import GROUPS
+
     for title, flags in GROUPS.items():
         group = parser.add_argument_group(title)
         for flag in flags:
@@ -175,4 +179,6 @@ def _looks_like_flag(word: str) -> bool:
 
 def known_flags() -> list[str]:
     """Every spelling of every launch flag."""
+    from nemo_launch.cli.flags import FLAGS
+
     return [name for flag in FLAGS for name in flag.names] + ["-h", "--help"]

@@ -39,7 +39,6 @@ def run(prog: str, argv: list[str]) -> int:
     _fits(asked)
 
     from nemo_launch.experiments.experiment import observe_all
-    from nemo_launch.views import json
 
     found = [verbs.experiment(text) for text in asked.experiment or [None]]
     chosen = list({experiment.id: experiment for experiment in found}.values())
@@ -56,6 +55,8 @@ def run(prog: str, argv: list[str]) -> int:
     else:
         seen = observe_all(chosen)
     if asked.json:
+        from nemo_launch.views import json
+
         entries = [(experiment, seen[experiment.id]) for experiment in chosen]
         output.say(json.dumps(json.experiment(*entries[0]) if len(entries) == 1 else json.experiments(entries)))
     else:

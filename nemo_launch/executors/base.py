@@ -7,14 +7,14 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from nemo_launch import here
-from nemo_launch.config.executor import ExecutorConfig
-from nemo_launch.errors import Problem
-from nemo_launch.layout import TaskPaths
-from nemo_launch.task import Task
-from nemo_launch.transport import Transport
+if TYPE_CHECKING:
+    from nemo_launch.config.executor import ExecutorConfig
+    from nemo_launch.errors import Problem
+    from nemo_launch.layout import TaskPaths
+    from nemo_launch.task import Task
+    from nemo_launch.transport import Transport
 
 
 class State(str, Enum):
@@ -217,6 +217,10 @@ class Executor(Protocol):
         """What it was built from: the dataclass of its kind."""
 
     @property
+    def job_dir(self) -> str | None:
+        """The folder that the nodes see, where one is named; absolute."""
+
+    @property
     def title(self) -> str:
         """As the status block shows it: ``SlurmExecutor on @localhost``."""
 
@@ -247,9 +251,3 @@ class Executor(Protocol):
 
     def log_sources(self, job: Job) -> list[LogSource]:
         """Logs that exist now: the whole log first, then those of single ranks."""
-
-
-def job_dir(executor: Executor) -> str | None:
-    """The folder that the nodes see, where the executor names one."""
-    value = getattr(executor.config, "job_dir", None)
-    return here.absolute(value) if value else None

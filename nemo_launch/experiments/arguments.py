@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nemo_launch.config.executor import ExecutorConfig
 from nemo_launch.errors import InputError, Problem
 
 _EXECUTOR = ("kind", "config", "transport", "check", "plan", "submit", "poll")
@@ -40,7 +39,7 @@ def executor(value: Any, where: str) -> None:
         what, fix = f"{value.__name__} is a class", f"Make one: {value.__name__}(...)."
     elif isinstance(value, str):
         what, fix = f"{value!r} is a name, not an executor", f"Write nemo_launch.executor({value!r})."
-    elif isinstance(value, ExecutorConfig):
+    elif _is_config(value):
         kind = type(value).__name__
         maker = kind.removesuffix("Config") + "Executor"
         what, fix = f"a {kind} is not an executor yet", f"Write {maker}({kind}(...))."
@@ -49,6 +48,12 @@ def executor(value: Any, where: str) -> None:
     else:
         what, fix = f"{shown(value)} is no executor", "Give a LocalExecutor(...) or a SlurmExecutor(...)."
     raise InputError(Problem(what, where, fix))
+
+
+def _is_config(value: object) -> bool:
+    from nemo_launch.config.executor import ExecutorConfig  # an executor came with it; for status it is not needed
+
+    return isinstance(value, ExecutorConfig)
 
 
 def recipe(value: Any, where: str) -> None:

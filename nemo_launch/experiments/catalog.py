@@ -66,6 +66,34 @@ def created(paths: ExperimentPaths, record: Mapping[str, Any] | None = None) -> 
     return float(found) if isinstance(found, (int, float)) and found <= number + _SLACK else number
 
 
+def record_of(id: str) -> tuple[ExperimentPaths, Mapping[str, Any]]:
+    """Where the experiment with this id lies, and its record.
+
+    Raises:
+        NotFound: there is none; the message names near ones.
+    """
+    title = id.rpartition("_")[0]
+    paths = ExperimentPaths(layout.home(), title, id)
+    record = records.read_json(paths.record) if title else None
+    if record is not None:
+        return paths, record
+    if os.sep not in id and ids(layout.home(), id):
+        raise _no_id(id)
+    raise not_found(id)
+
+
+def newest_of(title: str) -> str:
+    """Id of the newest experiment of a title.
+
+    Raises:
+        NotFound: there is none; the message names near ones.
+    """
+    found = next(newest(layout.home(), title), None)
+    if found is not None:
+        return found
+    raise _no_title(title) if is_id(title) else not_found(title)
+
+
 def _titles(home: str, title: str) -> dict[str, list[tuple[int, str]]]:
     """(number, id) of the experiments of each title, oldest first."""
     try:
@@ -108,12 +136,12 @@ def is_id(text: str) -> bool:
     return bool(title) and os.path.exists(ExperimentPaths(layout.home(), title, text).record)
 
 
-def no_id(title: str) -> NotFound:
+def _no_id(title: str) -> NotFound:
     """That a title was given for an id."""
     return NotFound(Problem(f"{title!r} is a title, not an id", "", "Experiment.from_title finds its newest."))
 
 
-def no_title(id: str) -> NotFound:
+def _no_title(id: str) -> NotFound:
     """That an id was given for a title."""
     return NotFound(Problem(f"{id!r} is an id, not a title", "", "Experiment.from_id finds it."))
 

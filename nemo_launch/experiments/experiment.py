@@ -7,17 +7,21 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nemo_launch import layout, packaging, recipes, records
+from nemo_launch import layout, records
 from nemo_launch.errors import InputError, NotFound, Problem, RecordError
-from nemo_launch.executors.base import Executor, Job, Plan, State, job_dir
-from nemo_launch.experiments import adopting, arguments, catalog, launching, lowering
+from nemo_launch.executors import factory
+from nemo_launch.experiments import arguments, catalog
 from nemo_launch.experiments.observing import TaskStatus, observe, refresh
 from nemo_launch.layout import ExperimentPaths
-from nemo_launch.recipes import Recipe, Site
-from nemo_launch.task import Task
+
+if TYPE_CHECKING:
+    from nemo_launch import packaging
+    from nemo_launch.executors.base import Executor, Job, Plan, State
+    from nemo_launch.experiments import adopting, lowering
+    from nemo_launch.recipes import Recipe, Site
+    from nemo_launch.task import Task
 
 __all__ = ["Experiment", "TaskStatus", "observe_all"]
 
@@ -106,6 +110,9 @@ class Experiment:
         Raises:
             InputError: something that is no recipe, executor or name, or the experiment was run already.
         """
+        from nemo_launch import recipes
+        from nemo_launch.experiments import lowering
+
         if self._ran or self._launching.locked():
             raise self._was_run("Experiment.add")
         if executor is None:
@@ -190,6 +197,9 @@ class Experiment:
             self._launching.release()
 
     def _launch(self, again: bool, sequential: bool, tell: adopting.Tell) -> None:
+        from nemo_launch import packaging
+        from nemo_launch.experiments import lowering
+
         if sequential:
             names = self.task_names
             self._adds = [
@@ -197,9 +207,9 @@ class Experiment:
                 for i, (name, recipe, executor, after) in enumerate(self._adds)
             ]
         tasks = self._lowered()
-        added = packaging.Provisional(self._folders())
+        added = packaging.Provisional(lowering.folders(self.title, self._adds, self._home))
         try:
-            self._submit(self._stored(tasks, added), added, again, tell)
+            self._submit(lowering.stored(tasks, self._site, added), added, again, tell)
         except BaseException:
             if os.path.lexists(self.paths.dir):
                 added.keep()
@@ -212,12 +222,16 @@ class Experiment:
     def _submit(
         self, tasks: list[tuple[Task, Executor]], added: packaging.Provisional, again: bool, tell: adopting.Tell
     ) -> None:
+        from nemo_launch.experiments import adopting, launching, lowering
+
         request = launching.request_digest(self.title, tasks)
         found = None if again else adopting.unfinished(self._home, self.title, request, tasks, tell)
         self.adopted = found is not None
         self.paths = found or launching.create(self._home, self.title, request, tasks)
         try:
-            tasks = self._stored(tasks, added)  # once more, should anybody have thought them unused meanwhile
+            tasks = lowering.stored(
+                tasks, self._site, added
+            )  # once more, should anybody have thought them unused meanwhile
             plans = [(executor.plan(task, self._paths_of(task.name, executor)), executor) for task, executor in tasks]
         except BaseException:
             if not self.adopted:
@@ -300,39 +314,18 @@ class Experiment:
         Raises:
             NotFound: there is none; the message names near ones.
         """
-        title = arguments.text(id, "id", "an experiment's id").rpartition("_")[0]
-        paths = ExperimentPaths(layout.home(), title, id)
-        record = records.read_json(paths.record) if title else None
-        if record is None:
-            if os.sep not in id and catalog.ids(layout.home(), id):
-                raise catalog.no_id(id)
-            raise catalog.not_found(id)
-        from nemo_launch.executors import factory
-
-        experiment = cls(title)
+        paths, record = catalog.record_of(arguments.text(id, "id", "an experiment's id"))
+        experiment = cls(paths.title)
         experiment.paths = paths
         experiment._ran = True
         experiment._created = catalog.created(paths, record)
-        executors: dict[str, Executor] = {}
-        try:
-            for entry in record["tasks"]:
-                key = repr(entry["executor"])
-                if key not in executors:
-                    executors[key] = factory.load(entry["executor"])
-                experiment._tasks.append((str(entry["name"]), tuple(entry["after"]), executors[key]))
-        except (KeyError, TypeError) as error:
-            raise RecordError(f"{paths.record} is damaged: it does not tell the tasks. Move it away.") from error
+        experiment._tasks = factory.tasks(record, paths.record)
         return experiment
 
     @classmethod
     def from_title(cls, title: str) -> Experiment:
         """The newest experiment of a title."""
-        ids = cls.catalog(arguments.text(title, "title", "an experiment's title"))
-        if not ids:
-            if catalog.is_id(title):
-                raise catalog.no_title(title)
-            raise catalog.not_found(title)
-        return cls.from_id(ids[-1])
+        return cls.from_id(catalog.newest_of(arguments.text(title, "title", "an experiment's title")))
 
     @classmethod
     def find(cls, text: str) -> Experiment:
@@ -373,31 +366,17 @@ class Experiment:
         return [name]
 
     def _paths_of(self, name: str, executor: Executor) -> layout.TaskPaths:
-        return self.paths.task(name, job_dir(executor))
+        return self.paths.task(name, executor.job_dir)
 
     def _site(self, executor: Executor) -> Site:
+        from nemo_launch.experiments import lowering
+
         return lowering.site(executor, self._home)
 
     def _lowered(self) -> list[tuple[Task, Executor]]:
+        from nemo_launch.experiments import lowering
+
         return lowering.lowered(self.title, self._adds, self._site)
-
-    def _stored(self, tasks: list[tuple[Task, Executor]], added: packaging.Provisional) -> list[tuple[Task, Executor]]:
-        """Write the snapshots; a file that was edited meanwhile is taken as it was copied, and the task follows."""
-
-        def stored(task: Task, executor: Executor) -> Task:
-            members = tuple(replace(one, task=stored(one.task, one.executor)) for one in task.members)
-            return replace(packaging.stored(task, self._site(executor).snapshots, added), members=members)
-
-        return [(stored(task, executor), executor) for task, executor in tasks]
-
-    def _folders(self) -> list[str]:
-        """Those that a launch makes where there are none, beside the experiment's own."""
-        folders = [os.path.join(layout.experiments(self._home), self.title)]
-        for executor in dict.fromkeys(one.executor for one in self._adds):
-            folders.append(self._site(executor).snapshots)
-            if folder := job_dir(executor):
-                folders.append(os.path.join(folder, self.title))
-        return folders
 
 
 def observe_all(experiments: Sequence[Experiment]) -> dict[str, list[TaskStatus]]:

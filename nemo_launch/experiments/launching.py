@@ -18,7 +18,7 @@ from typing import Any
 
 from nemo_launch import here, identity, records
 from nemo_launch.errors import LaunchError, SchedulerError
-from nemo_launch.executors.base import Executor, Plan, State, job_dir
+from nemo_launch.executors.base import Executor, Plan, State
 from nemo_launch.experiments import adopting, ledger, observing
 from nemo_launch.layout import ExperimentPaths
 from nemo_launch.task import Task, digest
@@ -68,7 +68,7 @@ def create(home: str, title: str, request: str, tasks: Sequence[tuple[Task, Exec
             record = factory.record(executor)
             with _written(paths.dir):
                 os.mkdir(os.path.join(paths.dir, task.name))
-            where = paths.task(task.name, job_dir(executor))
+            where = paths.task(task.name, executor.job_dir)
             records.write_json(where.task, {**task.record(), "executor": record}, sync=False)
             entries.append({"name": task.name, "after": list(task.after), "executor": record})
         # last: a folder without a record is not an experiment

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from nemo_launch import environment, here, layout, packaging
 from nemo_launch.errors import InputError, Problem, SchedulerError
-from nemo_launch.executors.base import Executor, job_dir
+from nemo_launch.executors.base import Executor
 from nemo_launch.recipes import Recipe, Site
 from nemo_launch.task import Task
 from nemo_launch.transport import LocalTransport
@@ -65,13 +66,35 @@ def site(executor: Executor, home: str) -> Site:
     """What lowering needs to know of the place where an executor's tasks run."""
     config = executor.config
     work_dir = here.absolute(config.work_dir or here.directory())
-    base = job_dir(executor) or home
+    base = executor.job_dir or home
     given = (config.log_dir, config.cache_dir, config.data_dir)
     leave_out = [layout.experiments(home), layout.snapshots(home), base]
     leave_out += [
         here.absolute(folder) for folder in (*given, *environment.own_caches(config, work_dir).values()) if folder
     ]
     return Site(config, work_dir, layout.snapshots(base), tuple(p for p in leave_out if p != work_dir))
+
+
+def stored(
+    tasks: Sequence[tuple[Task, Executor]], site: Callable[[Executor], Site], added: packaging.Provisional
+) -> list[tuple[Task, Executor]]:
+    """Write the snapshots; a file that was edited meanwhile is taken as it was copied, and the task follows."""
+
+    def one(task: Task, executor: Executor) -> Task:
+        members = tuple(replace(member, task=one(member.task, member.executor)) for member in task.members)
+        return replace(packaging.stored(task, site(executor).snapshots, added), members=members)
+
+    return [(one(task, executor), executor) for task, executor in tasks]
+
+
+def folders(title: str, added: Sequence[Added], home: str) -> list[str]:
+    """Those that a launch makes where there are none, beside the experiment's own."""
+    found = [os.path.join(layout.experiments(home), title)]
+    for executor in dict.fromkeys(one.executor for one in added):
+        found.append(site(executor, home).snapshots)
+        if folder := executor.job_dir:
+            found.append(os.path.join(folder, title))
+    return found
 
 
 def _names(title: str, names: Sequence[str]) -> Iterator[Problem]:

@@ -6,14 +6,16 @@ import contextlib
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from nemo_launch import records
 from nemo_launch.errors import RecordError
-from nemo_launch.executors.base import Executor, Handle, Job, Observation, Recovery, State, job_dir
+from nemo_launch.executors.base import Executor, Handle, Job, Observation, Recovery, State
 from nemo_launch.experiments import ledger
 from nemo_launch.layout import ExperimentPaths
-from nemo_launch.signatures import Finding
-from nemo_launch.signatures.reading import finding
+
+if TYPE_CHECKING:
+    from nemo_launch.signatures import Finding
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,16 @@ def observe(tasks: Sequence[tuple[Job, Executor]]) -> list[TaskStatus]:
     for job, executor in jobs:
         observation = seen.get(job.key) or _unsubmitted(job, job.key in open_ends)
         job = _owning(job, observation)
-        found_in_log = finding(job, executor, observation)
-        statuses.append(TaskStatus(job.name, job, executor, observation, found_in_log))
+        statuses.append(TaskStatus(job.name, job, executor, observation, _finding(job, executor, observation)))
     return statuses
+
+
+def _finding(job: Job, executor: Executor, seen: Observation) -> Finding | None:
+    if seen.state is not State.FAILED:
+        return None
+    from nemo_launch.signatures.reading import finding
+
+    return finding(job, executor, seen)
 
 
 def _owning(job: Job, seen: Observation) -> Job:
@@ -60,7 +69,7 @@ def refresh(
 ) -> list[tuple[Job, Executor]]:
     """The record's view of every task, read anew."""
     return [
-        (ledger.read_job(name, paths.task(name, job_dir(executor)), after), executor) for name, after, executor in tasks
+        (ledger.read_job(name, paths.task(name, executor.job_dir), after), executor) for name, after, executor in tasks
     ]
 
 

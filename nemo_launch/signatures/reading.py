@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from nemo_launch import records
 from nemo_launch.errors import LaunchError, RecordError
 from nemo_launch.executors.base import State
-from nemo_launch.signatures import Finding
 
 if TYPE_CHECKING:
+    from nemo_launch import signatures
     from nemo_launch.executors.base import Executor, Job, Observation
 
 #: How much of the end of a log is read, in bytes.
@@ -21,7 +20,7 @@ TAIL = 256 * 1024
 _SETTLED = 60.0
 
 
-def finding(job: Job, executor: Executor, seen: Observation) -> Finding | None:
+def finding(job: Job, executor: Executor, seen: Observation) -> signatures.Finding | None:
     """What the log of a failed task shows; nothing for any other. It is remembered in the task's folder."""
     if seen.state is not State.FAILED or job.handle is None:
         return None
@@ -30,6 +29,8 @@ def finding(job: Job, executor: Executor, seen: Observation) -> Finding | None:
         kept = records.read_json(job.paths.finding)
         if kept and kept["attempt"] == attempt:
             return _loaded(kept["finding"])
+    from dataclasses import asdict
+
     from nemo_launch import signatures
 
     found = signatures.find(_texts(job, executor, seen), seen.raw)
@@ -40,7 +41,9 @@ def finding(job: Job, executor: Executor, seen: Observation) -> Finding | None:
     return found
 
 
-def _loaded(value: dict[str, Any] | None) -> Finding | None:
+def _loaded(value: dict[str, Any] | None) -> signatures.Finding | None:
+    from nemo_launch.signatures import Finding
+
     return Finding(**{**value, "remedies": tuple(value["remedies"])}) if value else None
 
 

@@ -71,7 +71,7 @@ def test_no_record_holds_the_value_of_a_secret() -> None:
 )
 def test_a_record_of_another_version_is_a_record_error(record: dict[str, object]) -> None:
     with pytest.raises(RecordError):
-        factory.load(record)
+        print(factory.load(record).config)
 
 
 def test_a_record_is_read_even_where_a_rule_has_become_stricter() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from nemo_launch import Experiment, LocalExecutor, Script, SlurmExecutor
 from nemo_launch.errors import InputError
+from nemo_launch.executors.slurm.facts import Facts
 from nemo_launch.experiments.observing import TaskStatus
 
 #: Ends when it is asked to, and says so.
@@ -126,7 +127,7 @@ def test_what_cannot_be_a_group_is_refused() -> None:
 
 def test_on_slurm_the_job_is_as_large_as_its_largest_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SlurmExecutor, "check", lambda *_: [])
-    monkeypatch.setattr(SlurmExecutor, "_accounting_shows_environment", lambda self: False)
+    monkeypatch.setattr(Facts, "accounting_shows_environment", False)
     executors = [
         SlurmExecutor(nodes=1, gpus_per_node=8, container_image="/i.sqsh", env_vars={"A": "1"}),
         SlurmExecutor(nodes=4, ntasks_per_node=2),

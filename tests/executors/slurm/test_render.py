@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nemo_launch.executors.slurm import SlurmExecutor, render
+from nemo_launch.executors.slurm.facts import Facts
 from nemo_launch.layout import ExperimentPaths, TaskPaths
 from nemo_launch.task import Task
 
@@ -65,7 +66,7 @@ def head(script: str) -> str:
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HF_TOKEN", "WANDB_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(SlurmExecutor, "_accounting_shows_environment", lambda self: False)
+    monkeypatch.setattr(Facts, "accounting_shows_environment", False)
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -176,7 +177,7 @@ def test_a_secret_that_is_passed_through_travels_as_one(monkeypatch: pytest.Monk
 
 
 def test_where_accounting_shows_environments_secrets_travel_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SlurmExecutor, "_accounting_shows_environment", lambda self: True)
+    monkeypatch.setattr(Facts, "accounting_shows_environment", True)
     monkeypatch.setenv("HF_TOKEN", "s3cr3t")
     plan = SlurmExecutor().plan(SHELL, PATHS)
     assert f"nl_secrets_file={PATHS.secrets}\n" in plan.script

@@ -1,0 +1,83 @@
+"""A task as a Slurm job: the plan of it, without any effect."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from nemo_launch import environment, groups, runner
+from nemo_launch.config import presets, rules
+from nemo_launch.config.executor import SlurmConfig
+from nemo_launch.executors.base import Plan
+from nemo_launch.executors.slurm import commands, containers, render, submit
+from nemo_launch.layout import TaskPaths
+from nemo_launch.task import Task
+
+if TYPE_CHECKING:
+    from nemo_launch.executors.slurm.executor import SlurmExecutor
+
+
+def plan(executor: SlurmExecutor, task: Task, paths: TaskPaths) -> Plan:
+    """See ``Executor.plan``."""
+    if not task.members:
+        return _plan(executor, task, paths)
+    config = replace(executor.config, **groups.outer(executor.config, task))
+    outer = type(executor)(config, transport=executor.transport)
+    made = _plan(outer, groups.around(task, paths), paths)
+    return groups.plan(task, paths, made, lambda member, one, inside: _plan(member, one, inside, member=True))
+
+
+def _plan(executor: SlurmExecutor, task: Task, paths: TaskPaths, member: bool = False) -> Plan:
+    config, environ = executor.config, os.environ
+    names = environment.secret_names(config, task.secrets, executor.secrets_of(task), environ)
+    needed = runner.files(task.language, render.launcher(config, task), bool(config.container_image))
+    secrets_file = paths.secrets if names and not member and executor.site.accounting_shows_environment else ""
+    # An image has its own PATH and libraries: there only what was asked for by name.
+    asked = {*config.env_vars, *task.env, *(() if config.container_image else environment.TOOLS)}
+    env, apart = environment.apart(commands.submission(config, task, environ), environ, asked)
+    has = executor.site.container_options(config)
+    apart = (*apart, *containers.words(config, task, has))
+    return Plan(
+        task=task,
+        paths=paths,
+        script=render.script(config, task, paths, names, secrets_file, apart, has, member),
+        command=submit.command(paths.script, (), config.dependency),
+        env=env,
+        secrets=names,
+        files={f"runner/{name}": data for name, data in needed.items()},
+        notes=(*_notes(executor, task, environ, secrets_file), *containers.notes(config, task, paths, has)),
+    )
+
+
+def _notes(executor: SlurmExecutor, task: Task, environ: Mapping[str, str], secrets_file: str) -> list[str]:
+    config = executor.config
+    notes = [
+        f"{name}={value} of your environment applies" for name, value in commands.site_defaults(config, environ).items()
+    ]
+    notes += rules.without_effect(config)
+    notes += _of_preset(config)
+    if image := config.container_image:
+        seen = [*([image] if image.startswith("/") else []), *(m.source for m in config.container_mounts)]
+        absent = [path for path in dict.fromkeys(seen) if not executor.transport.exists(path)]
+        notes += [f"{path} is not on this machine; the nodes must see it" for path in absent]
+    if task.after:
+        notes.append(f"sbatch also gets --dependency=afterok: with the job ids of {', '.join(task.after)}")
+    if secrets_file:
+        notes.append("accounting shows environments here, so secrets travel in a file that only you can read")
+    return notes
+
+
+def _of_preset(config: SlurmConfig) -> list[str]:
+    """Which values are the preset's, in a line."""
+    preset = presets.described(config)
+    if preset is None:
+        return []
+    values = {
+        name: str(value).lower() if value is True or value is False else value
+        for name, value in preset["fields"].items()
+    }
+    given = ", ".join(f"{name}={value}" for name, value in values.items()) or "nothing"
+    network = f"; the network {' or '.join(preset['fabrics'])}, where a node has it" if preset["fabrics"] else ""
+    return [f"from the preset {preset['name']} ({preset['file']}): {given}{network}"]
