@@ -36,13 +36,26 @@ def _expand(pattern: str, listings: dict[str, list[str]], folders: dict[str, lis
         parents = folders[folder] = [plain] if plain is not None else _expand(folder, listings, folders)
     last = _literal(name)
     if last is not None:
-        return [os.path.join(parent, last) for parent in parents]
-    return [os.path.join(parent, entry) for parent in parents for entry in _among(_listing(parent, listings), name)]
+        return [_inside(parent, last) for parent in parents]
+    return [_inside(parent, entry) for parent in parents for entry in _among(_listing(parent, listings), name)]
+
+
+def _inside(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder != "/" else f"/{name}"
+
+
+def escaped(path: str) -> str:
+    """``glob.escape``, quick where there is nothing to escape."""
+    return glob.escape(path) if _wild(path) else path
+
+
+def _wild(text: str) -> bool:
+    return "*" in text or "?" in text or "[" in text
 
 
 def _literal(pattern: str) -> str | None:
     """What a pattern without wildcards stands for."""
-    if not glob.has_magic(pattern):
+    if not _wild(pattern):
         return pattern
     plain = _ESCAPED.sub(r"\1", pattern)
     return plain if glob.escape(plain) == pattern else None

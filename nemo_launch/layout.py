@@ -17,11 +17,10 @@ Layout (the first three levels are NeMo-Run's)::
 
 from __future__ import annotations
 
-import glob
 import os
 from dataclasses import dataclass
 
-from nemo_launch import here
+from nemo_launch import globs, here
 from nemo_launch.errors import InputError, Problem
 
 
@@ -65,7 +64,7 @@ class TaskPaths:
 
     def patterns(self) -> TaskPaths:
         """The same paths as glob patterns, in which only ``*`` in place of an id stands for anything."""
-        return TaskPaths(glob.escape(self.dir), glob.escape(self.job_dir))
+        return TaskPaths(globs.escaped(self.dir), globs.escaped(self.job_dir))
 
     def supervisor(self, job_id: str = "*") -> str:
         """Local only: identity of the supervisor with this pid; it lies in the experiment's directory."""

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from nemo_launch.executors import ranks
-from nemo_launch.executors.base import Handle, Job, LogSource
+from nemo_launch.executors.base import Job, LogSource
 from nemo_launch.executors.outcome import read_outcomes
+from nemo_launch.executors.slurm.owners import owned
 from nemo_launch.transport import Transport
 
 
 def log_sources(transport: Transport, job: Job) -> list[LogSource]:
     """The whole log, then the ranks' own ones of the newest attempt."""
-    outcome = read_outcomes(transport, [job])[job.key]
-    if outcome.owner and (job.handle is None or job.handle.job_id != outcome.owner):
-        job = replace(job, handle=Handle(outcome.owner))
-        outcome = read_outcomes(transport, [job])[job.key]
+    (job,) = owned(transport, [job])
     if job.handle is None:
         return []
+    outcome = read_outcomes(transport, [job])[job.key]
     whole = job.paths.log(str(job.handle))
     sources = [LogSource(whole, attempt=outcome.attempt)] if transport.exists(whole) else []
     folder = job.paths.ranks(job.handle.job_id, outcome.attempt)

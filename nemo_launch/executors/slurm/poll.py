@@ -14,6 +14,7 @@ from nemo_launch.executors.base import Handle, Job, Observation, State
 from nemo_launch.executors.outcome import Outcome, read_outcomes
 from nemo_launch.executors.slurm import commands, parts, seen, skipped, words
 from nemo_launch.executors.slurm.merge import BY, Evidence, Seen, merge, needs_word, never_starts, same_job
+from nemo_launch.executors.slurm.owners import owned
 from nemo_launch.executors.slurm.query import Answer, Row, Slurm
 from nemo_launch.transport import Transport
 
@@ -25,11 +26,11 @@ class _Known:
     """One job on its way through the questions."""
 
     job: Job
-    """With the id that counts: of two jobs for one submission the one that claimed it."""
+    """With the id that counts."""
     given: Job
     handle: Handle
-    outcome: Outcome
     seen: Seen | None
+    outcome: Outcome = Outcome()
 
 
 def poll(transport: Transport, jobs: Sequence[Job], clock: Callable[[], float] = time.time) -> dict[str, Observation]:
@@ -44,35 +45,21 @@ def poll(transport: Transport, jobs: Sequence[Job], clock: Callable[[], float] =
             result[job.key] = before.observation
         else:
             asked.append(job)
-    given = {job.key: job for job in asked}
+    unknown: list[Job] = []
     by_cluster: dict[str | None, list[_Known]] = {}
-    for job, outcome in _read(transport, asked):
+    for job, given in zip(owned(transport, asked), asked, strict=True):
         if job.handle is None:
-            result[job.key] = _without_id(job, outcome)
+            unknown.append(job)
         else:
-            one = _Known(job, given[job.key], job.handle, outcome, last[job.key])
-            by_cluster.setdefault(job.handle.cluster, []).append(one)
+            by_cluster.setdefault(job.handle.cluster, []).append(_Known(job, given, job.handle, last[job.key]))
+    outcomes = read_outcomes(transport, unknown)
+    result.update({job.key: _without_id(job, outcomes[job.key]) for job in unknown})
     for cluster, group in by_cluster.items():
-        _ask(transport, slurm, cluster, group, clock(), jobs, result)
+        _ask(transport, slurm, cluster, group, clock, jobs, result)
     for job in jobs:
         if result[job.key].skipped:
             result[job.key] = skipped.blame(job, jobs, result)
     return result
-
-
-def _read(transport: Transport, jobs: Sequence[Job]) -> list[tuple[Job, Outcome]]:
-    """Each job, with the id of its owner where that is another, and what it wrote."""
-    outcomes = read_outcomes(transport, jobs)
-    known, moved = [], []
-    for job in jobs:
-        owner, handle = outcomes[job.key].owner, job.handle
-        if owner and (handle is None or (handle.array_index is None and handle.job_id != owner)):
-            job = replace(job, handle=Handle(owner, handle.cluster if handle else None))
-            moved.append(job)
-        known.append(job)
-    if moved:
-        outcomes = {**outcomes, **read_outcomes(transport, moved)}
-    return [(job, outcomes[job.key]) for job in known]
 
 
 def _ask(
@@ -80,17 +67,25 @@ def _ask(
     slurm: Slurm,
     cluster: str | None,
     group: Sequence[_Known],
-    now: float,
+    clock: Callable[[], float],
     jobs: Sequence[Job],
     result: dict[str, Observation],
 ) -> None:
     """Puts the answers of one cluster's jobs into the result, in their order: each may need those before it."""
-    mine = _mine(group)
-    queue = slurm.squeue(_ids(group), cluster, mine)
+    mine, now = _mine(group), clock()
+    outcomes: dict[str, Outcome] = {}
+
+    def read() -> None:
+        outcomes.update(read_outcomes(transport, [one.job for one in group]))
+
+    queue = slurm.squeue(_ids(group), cluster, mine, meanwhile=read)
+    if not outcomes:  # nobody was reached who could have been waited for
+        read()
+    group = [replace(one, outcome=outcomes[one.job.key]) for one in group]
     # Records are written before the scheduler knows of the end, so what was missing may be there now.
     late = [one for one in group if one.outcome.exit_code is None and _may_have_ended(_own(queue, one))]
-    outcomes = read_outcomes(transport, [one.job for one in late]) if late else {}
-    group = [replace(one, outcome=outcomes.get(one.job.key, one.outcome)) for one in group]
+    outcomes.update(read_outcomes(transport, [one.job for one in late]))
+    group = [replace(one, outcome=outcomes[one.job.key]) for one in group]
     doubtful = [one for one in group if _needs_accounting(one, queue)]
     since = min((one.job.intended or one.job.submitted or now for one in doubtful), default=now)
     account = slurm.sacct(_ids(doubtful), since, cluster, mine) if doubtful else Answer()

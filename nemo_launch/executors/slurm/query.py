@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from nemo_launch.errors import Unreachable
@@ -142,11 +142,20 @@ class Slurm:
         self._transport = transport
         self.calls = 0
 
-    def squeue(self, ids: Sequence[str] | None, cluster: str | None = None, mine: bool = True) -> Answer:
-        """Jobs that the controller knows: those ids, or (None) all of this user's. ``mine``: see ``sacct``."""
+    def squeue(
+        self,
+        ids: Sequence[str] | None,
+        cluster: str | None = None,
+        mine: bool = True,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> Answer:
+        """Jobs that the controller knows: those ids, or (None) all of this user's. ``mine``: see ``sacct``.
+
+        ``meanwhile`` is called once, while the controller thinks.
+        """
         which = ["--me"] if _too_many(ids, mine) else ["-j", ",".join(ids or ())]
         argv = ["squeue", "-h", "-t", "all", *_on(cluster), "-o", SEPARATOR.join(_SQUEUE), *which]
-        done = self._ask(argv)
+        done = self._ask(argv, meanwhile)
         if isinstance(done, str):
             return Answer(error=done)
         # One id that is unknown: status 1. Several of which one is unknown: status 0. Both are answers.
@@ -172,10 +181,10 @@ class Slurm:
         disabled = "accounting storage is disabled" in done.stderr.lower()
         return Answer(error=_words(done, "sacct"), disabled=disabled)
 
-    def _ask(self, argv: Sequence[str]) -> Completed | str:
+    def _ask(self, argv: Sequence[str], meanwhile: Callable[[], None] | None = None) -> Completed | str:
         self.calls += 1
         try:
-            return self._transport.run(argv, env=commands.query(), timeout=60.0)
+            return self._transport.run(argv, env=commands.query(), timeout=60.0, meanwhile=meanwhile)
         except Unreachable as error:
             return str(error)
 
