@@ -63,7 +63,9 @@ def failures(statuses: Sequence[TaskStatus]) -> Iterator[str]:
         if seen.state == "CANCELLED":
             yield f"{status.name} was " + (f"skipped: {seen.reason}" if seen.skipped else "cancelled")
         else:
-            why = f"exit code {seen.exit_code}" if seen.exit_code is not None else seen.reason
+            why = f"exit code {seen.exit_code}" if seen.exit_code is not None else ""
+            if seen.reason not in ("", why, str(seen.failure)):
+                why = f"{why}: {seen.reason}" if why else seen.reason
             yield f"{status.name} is {seen.state}" + (f": {why}" if why else "")
         yield from known(status)
 

@@ -26,9 +26,9 @@ class Outcome:
     exit_code: int | None = None
     """None: no exit record of the newest attempt, whatever earlier attempts wrote."""
     cause: str = ""
-    """``ended`` by itself, ``signal``, ``cancelled``, ``duplicate``, or what stood in the way: ``claim``, ``workdir``,
-    ``secrets``, ``setup``, ``policy`` (an attempt that ``resume_on`` does not have), ``python``, ``torch``,
-    ``port``, ``program``."""
+    """``ended`` by itself, ``memory`` (the job's was not enough), ``signal``, ``cancelled``, ``duplicate``, or what
+    stood in the way: ``claim``, ``workdir``, ``secrets``, ``setup``, ``policy`` (an attempt that ``resume_on`` does not
+    have), ``python``, ``torch``, ``port``, ``program``."""
     signal: str = ""
     """The signal that asked it to end, such as SIGTERM."""
     reason: str = ""
@@ -43,6 +43,8 @@ class Outcome:
     """Attempts of the jobs that this one follows."""
     restarting: str = ""
     """Why the job had itself put back into the queue (a cause of ``resume_on``); empty: it did not."""
+    memory: str = ""
+    """How much of it the job may use, and what helps where that is not enough; in plain words."""
 
 
 def read_outcomes(transport: Transport, jobs: Sequence[Job]) -> dict[str, Outcome]:
@@ -91,6 +93,7 @@ def parse(job_id: str, files: Mapping[str, bytes], claim: str = "") -> Outcome:
         cause=_text(end.get("cause")),
         signal=_text(end.get("signal")),
         reason=_text(end.get("message")),
+        memory=_text(start.get("memory")),
         nodes=_text(end.get("nodes", start.get("nodes"))),
         failure=_failure(failure, _integer(end.get("followed")) or 0) if failure is not None else None,
         owner=owner,

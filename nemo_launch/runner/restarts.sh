@@ -143,7 +143,7 @@ nl_at_end() { # nl_at_end CODE CAUSE: the processes have ended by themselves
     nl_signalled=$((128 + $(kill -l "$nl_signal")))
   fi
   case $2 in
-  ended | setup | port | workdir)
+  ended | memory | setup | port | workdir)
     # Asked for a checkpoint by a signal, a program may end because of it.
     if [[ $nl_signalled && ($1 = "$nl_signalled" || ($1 = 0 && $nl_told)) ]]; then
       nl_ask=(timeout)

@@ -18,7 +18,7 @@ if [[ $nl_launcher = none ]]; then nl_processes=1; else nl_processes=$nl_world; 
 if [[ " ${nl_srun_args[*]}" = *' --container-image'* ]]; then nl_contained=1; else nl_contained=''; fi
 nl_path=$PATH # of the tools here
 nl_library_path='' nl_pid='' nl_passed='' nl_caught='' nl_ended_by='' nl_started='' nl_log=$nl_job_dir/$NEMO_LAUNCH_JOB_ID.log
-nl_told=''
+nl_told='' nl_log_at=$(stat -c %s -- "$nl_log" 2>/dev/null || echo 0) # what is before is of earlier attempts
 
 nl_say() { printf 'nemo_launch: %s\n' "$*"; }
 
@@ -42,6 +42,29 @@ nl_facts() { # fields that both records have
   printf '"schema_version": 1, "job_id": %s, "restart": %d, "node": %s, "nodes": %s, "started": %d' \
     "$(nl_json "$NEMO_LAUNCH_JOB_ID")" "$nl_restart" "$(nl_json "$nl_host")" \
     "$(nl_json "${SLURM_JOB_NODELIST:-$nl_host}")" "$nl_started"
+}
+
+nl_memory() { # what the job may use of it, and what helps where that is not enough
+  local nl_word
+  for nl_word in "${SLURM_MEM_PER_NODE:-0} on each node; ask for more (mem)" \
+    "${SLURM_MEM_PER_CPU:-0} for each of ${SLURM_CPUS_ON_NODE:-its} processors; ask for more (mem)" \
+    "${SLURM_MEM_PER_GPU:-0} for each GPU; ask for more (mem_per_gpu)"; do
+    if [[ $nl_word != 0\ * ]]; then
+      printf 'it may use %s MB %s' "${nl_word%% *}" "${nl_word#* }"
+      return
+    fi
+  done
+  printf 'all that its nodes have is not enough; use more nodes, or fewer processes on each'
+}
+
+nl_explain_memory() { # the kernel ended a process of the step because the job may not use more memory
+  local nl_said nl_nodes_of_it
+  nl_said=$(tail -c +$((nl_log_at + 1)) -- "$nl_log" 2>/dev/null | tail -c 262144 |
+    grep -aE "^slurmstepd[^:]*: error: Detected [0-9]+ oom[-_]kill event.* StepId=${SLURM_JOB_ID}[.+]|^srun: error: [^ :]+: tasks? [0-9,-]+: Out Of Memory")
+  if [[ -z $nl_said ]]; then return; fi
+  nl_nodes_of_it=$(sed -nE 's/^srun: error: ([^ :]+): task.*/\1/p' <<<"$nl_said" | sort -u | tr '\n' ' ')
+  nl_cause=memory
+  nl_message="ran out of memory${nl_nodes_of_it:+ on ${nl_nodes_of_it% }}: $(nl_memory)"
 }
 
 nl_count_ok() { # ranks that ended well
@@ -400,7 +423,9 @@ if ! ln -sn "job-$NEMO_LAUNCH_JOB_ID" "$nl_job_dir/claim" 2>/dev/null; then
 fi
 if [[ -e $nl_job_dir/cancelled ]]; then nl_end 143 cancelled "cancelled before it started"; fi
 rm -f -- "$nl_job_dir/checkpoint-requested" # of an earlier attempt
-nl_write "$nl_job_dir/started-$nl_attempt.json" "{$(nl_facts)}"
+nl_room=''
+if [[ $nl_scheduler = slurm ]]; then nl_room=", \"memory\": \"$(nl_memory)\""; fi # nobody may be left to tell later
+nl_write "$nl_job_dir/started-$nl_attempt.json" "{$(nl_facts)$nl_room}"
 mkdir -p -- "$nl_ranks"
 nl_look_back
 nl_begin_again
@@ -500,6 +525,7 @@ if [[ $nl_rc != 0 ]]; then
   elif [[ $nl_contained && -z $nl_ended_by && ! -e $nl_ranks/first-failure.json ]]; then
     nl_explain_container
   fi
+  if [[ $nl_cause = ended && $nl_scheduler = slurm && -z $nl_ended_by ]]; then nl_explain_memory; fi
   if [[ $(cat -- "$nl_ranks/first-failure.json" 2>/dev/null) =~ \"exit_code\":\ *([0-9]+) ]]; then
     nl_rc=${BASH_REMATCH[1]}
   fi

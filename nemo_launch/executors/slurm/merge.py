@@ -148,7 +148,7 @@ def _runs_again(e: Evidence) -> bool:
 
 def _recorded(e: Evidence, row: Row | None) -> Observation:
     """The batch script came to its end and wrote how."""
-    code, said = e.outcome.exit_code, words.state(row.state) if row else (State.UNKNOWN, "")
+    code, said = e.outcome.exit_code, _word(e, row)
     reason = e.outcome.reason
     if code == 0 and not _signalled(e.outcome):  # whatever happened to the job afterwards, the work was done
         return _observation(e, row, State.SUCCEEDED, "", code)
@@ -172,12 +172,22 @@ def _was_cancelled(e: Evidence, said: State) -> bool:
 
 
 def _signalled(outcome: Outcome) -> bool:
-    return outcome.cause in ("signal", "cancelled") or (outcome.exit_code or 0) > 128
+    return outcome.cause in ("signal", "cancelled") or (outcome.cause != "memory" and (outcome.exit_code or 0) > 128)
+
+
+def _word(e: Evidence, row: Row | None) -> tuple[State, str]:
+    """The scheduler's word for it; of memory the job knows more."""
+    state, text = words.state(row.state) if row else (State.UNKNOWN, "")
+    if e.outcome.cause == "memory":
+        return state, e.outcome.reason
+    if text == words.OUT_OF_MEMORY and e.outcome.memory:
+        return state, f"ran out of memory: {e.outcome.memory}"
+    return state, text
 
 
 def _shown(e: Evidence, row: Row) -> Observation:
     """There is no record of its end; the scheduler shows the job."""
-    state, text = words.state(row.state)
+    state, text = _word(e, row)
     if never_starts(row) or (state is State.CANCELLED and _skipped(e, row)):
         return replace(_observation(e, row, State.CANCELLED, words.reason(words.NEVER), None), skipped=True)
     if state is State.CANCELLED and not row.nodes and e.outcome.started is None:

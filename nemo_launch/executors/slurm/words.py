@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from nemo_launch.executors.base import State
 
+#: Where the job itself did not write how much it may use.
+OUT_OF_MEMORY = "ran out of memory: ask for more (mem)"
+
 #: State -> ours, and what there is to say about it. A word that is not here is UNKNOWN, never an exception.
 STATES: dict[str, tuple[State, str]] = {
     "PENDING": (State.PENDING, ""),
@@ -28,7 +31,7 @@ STATES: dict[str, tuple[State, str]] = {
     "DEADLINE": (State.FAILED, "could not end before its deadline"),
     "NODE_FAIL": (State.FAILED, "a node failed"),
     "BOOT_FAIL": (State.FAILED, "a node did not start"),
-    "OUT_OF_MEMORY": (State.FAILED, "ran out of memory: ask for more (mem)"),
+    "OUT_OF_MEMORY": (State.FAILED, OUT_OF_MEMORY),
     "PREEMPTED": (State.FAILED, "preempted by another job; launch it again to go on from its last checkpoint"),
     "LAUNCH_FAILED": (State.FAILED, "the scheduler could not start it on its nodes"),
     "RECONFIG_FAIL": (State.FAILED, "the scheduler could not set up its nodes"),
@@ -107,7 +110,7 @@ REASONS: dict[str, str] = {
         "the scheduler could not start its script. Mostly this is because the nodes do not see the experiment "
         "directory: set job_dir to a folder that they share with this machine"
     ),
-    "OutOfMemory": "ran out of memory: ask for more (mem)",
+    "OutOfMemory": OUT_OF_MEMORY,
     "TimeLimit": "reached its time limit",
     "DeadLine": "could not end before its deadline",
     "SystemFailure": "the scheduler itself failed",

@@ -132,6 +132,23 @@ def test_the_scheduler_says_why_a_record_has_a_bad_code() -> None:
     assert truth(term, account=row("FAILED", exit_code=143)).reason == "ended by SIGTERM"
 
 
+def test_memory_that_was_not_enough_is_named_with_how_much_it_was() -> None:
+    room = "it may use 100 MB on each node; ask for more (mem)"
+    told = replace(ended(137), cause="memory", reason=f"ran out of memory on a3m-1: {room}", memory=room)
+    # The batch script came to its own end, which is all that Slurm 22.05 says of it; or nobody says anything.
+    for row_, rest in ((row("FAILED", exit_code=9), {}), (None, {"controller": "no answer"})):
+        seen = truth(told, account=row_, **rest)
+        assert (seen.state, seen.exit_code, seen.reason) == (State.FAILED, 137, told.reason)
+    killed = replace(STARTED, memory=room)  # the script, too
+    assert truth(killed, account=row("OUT_OF_MEMORY")).reason == f"ran out of memory: {room}"
+    assert truth(account=row("OUT_OF_MEMORY")).reason == "ran out of memory: ask for more (mem)"
+
+
+def test_memory_was_not_enough_before_somebody_cancelled() -> None:
+    told = replace(ended(137), cause="memory", reason="ran out of memory")
+    assert truth(told, cancelled=True).state is State.FAILED
+
+
 OVER = ["CANCELLED by 7", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "OUT_OF_MEMORY", "DEADLINE"]
 
 
