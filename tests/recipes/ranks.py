@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import random
 import resource
 import signal
 import socket
@@ -72,15 +73,22 @@ class Ranks:
         return [process.exitcode for process in self.processes]
 
 
+def free_port() -> int:
+    """A port for a rendezvous: below those that the kernel gives to whoever connects meanwhile."""
+    while True:
+        port = random.randrange(20_000, 30_000)
+        with socket.socket() as free, contextlib.suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            return port
+
+
 def start(recipe: str, words: Sequence[object], folder: Path, count: int, env: Mapping[str, str]) -> Ranks:
     """Start `count` ranks in `folder`, which is the task's folder, too."""
     context = _context()
     folder.mkdir(exist_ok=True)
     log_file = folder / f"log-{time.monotonic_ns()}"
     log_file.touch()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     processes = []
     for rank in range(count):
         place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "MASTER_PORT": port}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.recipes.ranks import RECIPES
+from tests.recipes.ranks import RECIPES, free_port
 
 #: The first rank gives a checkpoint its name, and removes old ones, only once the other rank says that it goes on.
 CODE = """\
@@ -47,9 +46,7 @@ saver.close()
 @pytest.mark.slow
 @pytest.mark.usefixtures("torch_is_here")
 def test_the_others_go_on_once_every_part_is_on_disk(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "PATH": "/usr/bin:/bin"}
     code = CODE.format(recipes=str(RECIPES), folder=str(tmp_path))
     ranks = [
