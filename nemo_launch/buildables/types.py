@@ -24,8 +24,11 @@ class WrongArguments(InputError, TypeError):
     """What a ``Config`` or ``Partial`` was given does not go with its function; a TypeError, too, as in fiddle."""
 
 
-class _Shared:
+class _Shared(Generic[T]):
     """What NeMo-Run adds to fiddle's objects, and errors that name what was perhaps meant."""
+
+    def __init__(self, fn_or_cls: Callable[..., T], /, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*_bound(type(self), fn_or_cls, args), **_arguments(type(self), fn_or_cls, kwargs))
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -58,7 +61,7 @@ class _Shared:
         return self
 
 
-class Config(_Shared, fdl.Config, Generic[T]):  # type: ignore[misc]
+class Config(_Shared[T], fdl.Config):  # type: ignore[misc]
     """An object to be made where the task runs: a class, or a function that returns it, with its arguments.
 
     A dataclass instance among the arguments becomes a ``Config`` of its class, so that its fields can be overridden.
@@ -67,11 +70,8 @@ class Config(_Shared, fdl.Config, Generic[T]):  # type: ignore[misc]
         InputError: an argument that the function does not take; the message names a near one.
     """
 
-    def __init__(self, fn_or_cls: Callable[..., T], /, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*_bound(type(self), fn_or_cls, args), **_arguments(type(self), fn_or_cls, kwargs))
 
-
-class Partial(_Shared, fdl.Partial, Generic[T]):  # type: ignore[misc]
+class Partial(_Shared[T], fdl.Partial):  # type: ignore[misc]
     """A function to be called where the task runs, with its arguments: what ``Experiment.add`` takes.
 
     A dataclass instance among the arguments becomes a ``Config`` of its class, so that its fields can be overridden.
@@ -79,9 +79,6 @@ class Partial(_Shared, fdl.Partial, Generic[T]):  # type: ignore[misc]
     Raises:
         InputError: an argument that the function does not take; the message names a near one.
     """
-
-    def __init__(self, fn_or_cls: Callable[..., T], /, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*_bound(type(self), fn_or_cls, args), **_arguments(type(self), fn_or_cls, kwargs))
 
 
 @overload
