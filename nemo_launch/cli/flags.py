@@ -69,6 +69,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag(("--exclusive",), "", "exclusive", "share the nodes with nobody"),
         Flag(("--launcher",), "NAME", "launcher", "how processes start: torchrun, srun or none"),
         Flag(("--master-port",), "PORT", "master_port", "first port tried for the rendezvous"),
+        Flag(("--nsys",), "", "nsys_enabled", "profile with NVIDIA Nsight Systems: one .nsys-rep for each node"),
         Flag(("--job-dir",), "DIR", "job_dir", "where the job's files lie, if nodes do not see NEMORUN_HOME"),
         Flag(("--srun-arg",), "OPTION", "srun_args", "further option for srun: --srun-arg=--name=value", True),
         Flag(("--sbatch-arg",), "OPTION", "sbatch_args", "further option for sbatch: --sbatch-arg=--name=value", True),

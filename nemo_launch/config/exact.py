@@ -79,6 +79,7 @@ _KINDS: Mapping[str, Callable[[Any], Any]] = {
     "Duration": _parsed(Duration),
     "ResumeOn": _parsed(ResumeOn),
     "tuple[str, ...]": _each(_text),
+    "tuple[int, ...]": _each(_whole),
     "tuple[VolumeMapping, ...]": _each(_parsed(VolumeMapping)),
     "dict[str, str]": _env,
 }

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from nemo_launch.config.durations import Duration
 from nemo_launch.config.mounts import VolumeMapping
+from nemo_launch.config.nsys import NsysOptions
 from nemo_launch.config.resume import ResumeOn
 from nemo_launch.errors import Problem
 
@@ -64,7 +65,7 @@ class ExecutorConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalConfig(ExecutorConfig):
+class LocalConfig(NsysOptions, ExecutorConfig):
     """Runs on this machine, under a small detached supervisor."""
 
     launcher: Literal["torchrun", "none"] | None = None
@@ -77,7 +78,7 @@ class LocalConfig(ExecutorConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SlurmConfig(ExecutorConfig):
+class SlurmConfig(NsysOptions, ExecutorConfig):
     """One sbatch job per task. Names and meanings are sbatch's (see its manual) unless said otherwise."""
 
     launcher: Literal["torchrun", "srun", "none"] | None = None

@@ -6,10 +6,11 @@ import re
 import signal
 from collections.abc import Iterator
 
-from nemo_launch.config import options, presets
+from nemo_launch.config import nsys, options, presets
 from nemo_launch.config.durations import Duration
 from nemo_launch.config.executor import ExecutorConfig, SlurmConfig
 from nemo_launch.config.mounts import VolumeMapping
+from nemo_launch.config.nsys import NsysOptions
 from nemo_launch.errors import Problem
 
 _FOLDERS = ("work_dir", "log_dir", "cache_dir", "data_dir", "job_dir", "container_workdir")
@@ -33,7 +34,7 @@ _NEEDED_BY = {
 
 def validate(config: ExecutorConfig) -> list[Problem]:
     """What is wrong with the values together; ``where`` of each problem is the field's name."""
-    found = [problem for rule in (_lines, _folders, _counts, _times, _names) for problem in rule(config)]
+    found = [problem for rule in (_lines, _folders, _counts, _times, _names, nsys.problems) for problem in rule(config)]
     if isinstance(config, SlurmConfig):
         found += [
             problem
@@ -51,6 +52,11 @@ def without_effect(config: ExecutorConfig) -> list[str]:
         for name in names
         if getattr(config, needed, None) is None and getattr(config, name, None) not in (None, ())
     ]
+    if isinstance(config, NsysOptions) and not config.nsys_enabled:
+        given = [name for name in nsys.FIELDS if getattr(config, name) != getattr(NsysOptions(), name)]
+        found += [f"{name} has no effect without nsys_enabled" for name in given]
+    elif isinstance(config, NsysOptions) and config.nsys_capture_range_end and not config.nsys_capture_range:
+        found.append("nsys_capture_range_end has no effect without nsys_capture_range")
     if isinstance(config, SlurmConfig) and not config.resume_on and config.max_restarts != SlurmConfig().max_restarts:
         found.append("max_restarts has no effect without resume_on")
     return found

@@ -17,6 +17,7 @@ engine, so they are real bash that shellcheck reads. Slurm and Local use the sam
     factories.py  … its Partials and ArgFactories
     sources.py    … functions and classes that travelled as text
     rank.sh       the same for other programs, with nothing but /bin/sh and basic utilities
+    nsys.sh       … under nsys profile
     python.sh     in a container, before Python: is there one, and a new enough one?
 """
 
@@ -77,6 +78,9 @@ VALUES: Mapping[str, Value] = {
     "nl_resume_codes": Value("exit codes that count as the cause error; empty: all but 0", ()),
     "nl_max_restarts": Value("how often it starts again at most", "0"),
     "nl_margin": Value("seconds between checkpoint request and time limit; empty: 600, at most a fifth of it", ""),
+    "nl_nsys": Value("options of nsys profile (config.nsys); empty: the processes run without it", ()),
+    "nl_nsys_output": Value("name of its reports, or with / at the end a folder; empty: the job's folder", ""),
+    "nl_nsys_ranks": Value("ranks that are profiled, each with a report; empty: a report for each node", ()),
     "nl_member": Value("1: it is a command of a group, started and ended by group.sh", ""),
 }
 
@@ -128,7 +132,7 @@ def quote(word: str) -> str:
     return "$'" + re.sub(r"[\x01-\x1f\x7f]", lambda found: f"\\x{ord(found[0]):02x}", escaped) + "'"
 
 
-def files(language: Language, launcher: str, contained: bool = False) -> dict[str, bytes]:
+def files(language: Language, launcher: str, contained: bool = False, nsys: bool = False) -> dict[str, bytes]:
     """Name -> content of the files that belong into ``<job_dir>/runner``: no more than this job needs."""
     names = ["rank.py", "output.py", "failure.py"]
     if launcher == "torchrun":
@@ -137,6 +141,8 @@ def files(language: Language, launcher: str, contained: bool = False) -> dict[st
         names = ["rank.sh"]
     if contained and names != ["rank.sh"]:
         names.append("python.sh")
+    if nsys:
+        names.append("nsys.sh")
     return {name: text(name).encode() for name in names}
 
 

@@ -129,9 +129,13 @@ nl_ask_end() { # nl_ask_end SIGNAL
 }
 
 nl_pass_end() { # once: a program that saves on TERM may die of a second one. Slurm itself signals every process.
+  local nl_group
   if [[ $nl_pid && -z $nl_passed && $nl_scheduler = local ]]; then
     nl_passed=1
     kill -s TERM -- "-$nl_pid" 2>/dev/null
+    for nl_group in "$nl_ranks"/nsys-*.group; do # what nsys has put into groups of its own
+      if [[ -r $nl_group ]]; then kill -s TERM -- "-$(<"$nl_group")" 2>/dev/null; fi
+    done
   elif [[ $nl_pid && $nl_member ]]; then
     # On Slurm srun ends its step. Here a second request is the last one.
     if [[ $nl_scheduler = slurm ]]; then kill -s TERM "$nl_pid" 2>/dev/null; else kill -s KILL -- "-$nl_pid" 2>/dev/null; fi
@@ -332,6 +336,25 @@ nl_source() { # nl_source FILE [NAME=VALUE]...: the variables that the machine's
   if [[ -z $nl_seen ]]; then nl_say "cannot use $1 on $nl_host: it ended the shell that read it"; fi
 }
 
+nl_use_nsys() { # what stands before the node's agent, and before the program of each rank
+  local nl_words nl_options=("$nl_signal" "${nl_nsys[@]}" --) nl_which
+  if [[ ${#nl_nsys[@]} = 0 ]]; then return; fi
+  nl_words=(sh "$nl_job_dir/runner/nsys.sh" "$nl_ranks" "${nl_nsys_output:-$nl_job_dir/}" "profile-$nl_attempt")
+  if [[ ${#nl_nsys_ranks[@]} != 0 ]]; then
+    printf -v nl_which '%s,' "${nl_nsys_ranks[@]}"
+    if [[ $nl_launcher = torchrun ]]; then # a node without nsys is told before its agent meets the others
+      nl_nsys_agent=("${nl_words[@]}" none "${nl_options[@]}")
+    fi
+    nl_nsys_program=("${nl_words[@]}" "${nl_which%,}" "${nl_options[@]}")
+  elif [[ $nl_launcher = torchrun ]]; then
+    nl_nsys_agent=("${nl_words[@]}" all "${nl_options[@]}")
+  elif [[ $nl_launcher = srun ]]; then
+    nl_nsys_program=("${nl_words[@]}" first "${nl_options[@]}")
+  else
+    nl_nsys_program=("${nl_words[@]}" all "${nl_options[@]}")
+  fi
+}
+
 nl_start() { # runs the processes to their end: sets nl_rc
   local nl_rank=(--launcher "$nl_launcher" --ranks "$nl_ranks") nl_launch=() nl_run nl_cpus nl_dir=$nl_work_dir
   local nl_words=("${nl_env[@]}")
@@ -340,17 +363,20 @@ nl_start() { # runs the processes to their end: sets nl_rc
   fi
   if [[ $nl_contained ]]; then nl_dir=.; fi # pyxis sets it, and it may have another name inside
   nl_rank+=(--work-dir "$nl_dir")
+  local nl_nsys_agent=() nl_nsys_program=()
+  nl_use_nsys
   nl_run=("${nl_interpreter[@]}" "${nl_program[@]}")
   if [[ ${#nl_interpreter[@]} = 0 ]]; then
     if [[ $nl_language = python ]]; then
       nl_run=("$nl_python" "${nl_run[@]}")
-    elif [[ $nl_launcher = torchrun ]]; then
+    elif [[ $nl_launcher = torchrun || ${#nl_nsys_program[@]} != 0 ]]; then
       if [[ $nl_contained ]]; then # which of them the image has is known in it
         # shellcheck disable=SC2016
         nl_run=(sh -c 'if command -v bash >/dev/null; then exec bash "$@"; else exec sh "$@"; fi' sh "${nl_run[@]}")
       else nl_run=("$(nl_where bash || type -P bash)" "${nl_run[@]}"); fi
     fi # else rank.sh looks for a shell where the program runs
   fi
+  nl_run=("${nl_nsys_program[@]}" "${nl_run[@]}")
 
   if [[ $nl_scheduler = slurm ]]; then
     nl_cpus=$(nl_node_cpus)
@@ -379,14 +405,15 @@ nl_start() { # runs the processes to their end: sets nl_rc
     nl_launch+=(env "${nl_words[@]}")
   fi
   if [[ $nl_launcher = torchrun ]]; then
-    nl_launch+=("$nl_python" "$nl_job_dir/runner/node.py" --nodes "$nl_nodes" --nproc "$nl_ntasks_per_node"
+    nl_launch+=("${nl_nsys_agent[@]}" "$nl_python" "$nl_job_dir/runner/node.py" --nodes "$nl_nodes" --nproc "$nl_ntasks_per_node"
       --ranks "$nl_ranks" --work-dir "$nl_dir" ${nl_signal:+--ignore "$nl_signal"} ${nl_standalone:+--standalone} --)
   fi
   if [[ $nl_language = python || $nl_launcher = torchrun ]]; then
     # -I, -S: the user's PYTHONPATH must not stand in for modules that the runner itself imports
     nl_launch+=("$nl_python" -IBS "$nl_job_dir/runner/rank.py" "${nl_rank[@]}" -- "${nl_run[@]}")
   else
-    nl_launch+=(sh "$nl_job_dir/runner/rank.sh" "$nl_launcher" "$nl_ranks" "$nl_dir" "${#nl_interpreter[@]}"
+    nl_launch+=(sh "$nl_job_dir/runner/rank.sh" "$nl_launcher" "$nl_ranks" "$nl_dir"
+      "$((${#nl_interpreter[@]} + ${#nl_nsys_program[@]}))"
       "${#nl_words[@]}" "${nl_words[@]}" "${nl_run[@]}")
   fi
 
@@ -521,7 +548,7 @@ if [[ $nl_rc != 0 ]]; then
   if [[ -r $nl_ranks/problem ]]; then # cause, then text for people
     { read -r nl_cause && IFS= read -r -d '' nl_message; } <"$nl_ranks/problem"
     nl_message=${nl_message%$'\n'}
-    if [[ $nl_cause = python ]]; then nl_rc=127; fi # not that of the ranks which were ended with it
+    if [[ $nl_cause = python || $nl_cause = nsys ]]; then nl_rc=127; fi # not that of the ranks which were ended with it
   elif [[ $nl_contained && -z $nl_ended_by && ! -e $nl_ranks/first-failure.json ]]; then
     nl_explain_container
   fi

@@ -10,15 +10,19 @@ import pytest
 from nemo_launch.cli.flags import BY_FIELD, FLAGS
 from nemo_launch.cli.parser import VERBS
 from nemo_launch.config.executor import CONFIGS, ExecutorConfig, LocalConfig, SlurmConfig
+from nemo_launch.config.nsys import NsysOptions
 from nemo_launch.executors.base import State
 from tests.docs.page import PAGES, ROOT, prose
 from tests.lab import Launcher
 
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
-SECTIONS = {
+#: What several configs share, in tables of its own.
+SHARED = (ExecutorConfig, NsysOptions)
+SECTIONS: dict[str, type] = {
     "Fields of every executor": ExecutorConfig,
     "LocalConfig": LocalConfig,
     "SlurmConfig": SlurmConfig,
+    "Profiling with nsys": NsysOptions,
 }
 _FLAG = re.compile(r"(?<![\w-])(--?[a-z][a-z0-9-]*)")
 
@@ -30,9 +34,9 @@ def rows(section: str, text: str = CONFIGURATION) -> list[list[str]]:
     return [re.split(r"\s*\|\s*", line)[1:-1] for line in lines[2:]]
 
 
-def own_fields(config: type[ExecutorConfig]) -> dict[str, object]:
+def own_fields(config: type) -> dict[str, object]:
     """Fields that a config adds to those of its base, with their defaults."""
-    base = () if config is ExecutorConfig else {field.name for field in fields(ExecutorConfig)}
+    base = () if config in SHARED else {field.name for shared in SHARED for field in fields(shared)}
     found = {}
     for field in fields(config):
         default = field.default_factory() if field.default_factory is not MISSING else field.default
@@ -85,7 +89,7 @@ def test_every_flag_that_a_page_names_exists(launcher: Launcher) -> None:
 
 
 def test_every_kind_of_executor_has_its_table() -> None:
-    assert set(CONFIGS.values()) | {ExecutorConfig} == set(SECTIONS.values())
+    assert {*CONFIGS.values(), *SHARED} == set(SECTIONS.values())
 
 
 def test_every_state_is_explained() -> None:

@@ -139,7 +139,7 @@ def make_job(folder: Path) -> Iterator[Callable[..., BatchJob]]:
             "program": [str(word) for word in program],
             **values,
         }
-        for file, data in files(known["language"], known["launcher"]).items():
+        for file, data in files(known["language"], known["launcher"], nsys="nsys" in known).items():
             (directory / "runner" / file).write_bytes(data)
         text = batch_script([], {f"nl_{key}": value for key, value in known.items()})
         (directory / "job.sh").write_bytes(text.encode("utf-8", "surrogateescape"))

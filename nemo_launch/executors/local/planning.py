@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nemo_launch import environment, groups, runner
-from nemo_launch.config import rules
+from nemo_launch.config import nsys, rules
 from nemo_launch.executors.base import Plan
 from nemo_launch.executors.local import preflight, processes
 from nemo_launch.layout import TaskPaths
@@ -46,9 +46,12 @@ def _plan(executor: LocalExecutor, task: Task, paths: TaskPaths, member: bool = 
         "nl_ntasks_per_node": config.ntasks_per_node,
         "nl_env": apart,
         "nl_signal": config.signal or "",
+        "nl_nsys": nsys.words(config),
+        "nl_nsys_output": nsys.target(config, preflight.work_dir(config, task)),
+        "nl_nsys_ranks": tuple(map(str, config.nsys_ranks)) if config.nsys_enabled else (),
         "nl_member": "1" if member else "",
     }
-    needed = runner.files(task.language, preflight.launcher(config, task))
+    needed = runner.files(task.language, preflight.launcher(config, task), nsys=config.nsys_enabled)
     return Plan(
         task=task,
         paths=paths,
@@ -57,5 +60,5 @@ def _plan(executor: LocalExecutor, task: Task, paths: TaskPaths, member: bool = 
         env={**env, processes.MARKER: paths.job_dir},
         secrets=environment.secret_names(config, task.secrets, executor.secrets_of(task), os.environ),
         files={f"runner/{name}": data for name, data in needed.items()},
-        notes=tuple(rules.without_effect(config)),
+        notes=(*rules.without_effect(config), *nsys.notes(config, paths.job_dir)),
     )

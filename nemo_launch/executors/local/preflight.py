@@ -49,6 +49,9 @@ def check(config: LocalConfig, tasks: Sequence[Task], given: Mapping[str, str]) 
         if task.interpreter and shutil.which(task.interpreter[0], path=path) is None:
             what = f"there is no {task.interpreter[0]} that can be executed, which {task.recipe} asks for"
             found.append(Problem(what, "interpreter", "Install it, or change the script's first line."))
+        if config.nsys_enabled and shutil.which("nsys", path=path) is None:
+            fix = "Install NVIDIA Nsight Systems, put it on PATH, or turn nsys_enabled off."
+            found.append(Problem("there is no nsys on PATH", "nsys_enabled", fix))
         found += _python(config, task, path)
     return list(dict.fromkeys(found))
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from nemo_launch import environment, layout
+from nemo_launch.config import nsys
 from nemo_launch.config.executor import SlurmConfig
 from nemo_launch.errors import Problem
 from nemo_launch.executors.slurm import commands
@@ -108,10 +109,11 @@ def sources(config: SlurmConfig, task: Task, paths: TaskPaths) -> tuple[str, ...
     return tuple(dict.fromkeys([*image, *_own(config, task, paths), *(m.source for m in config.container_mounts)]))
 
 
-def folders(config: SlurmConfig) -> tuple[str, ...]:
+def folders(config: SlurmConfig, task: Task) -> tuple[str, ...]:
     """What the job makes on every node if it is not there, before it looks for the sources."""
     made = {name: value for name, value in environment.folders(config).items() if name != "NEMO_LAUNCH_DATA_DIR"}
     made.update({name: value for name, value in config.env_vars.items() if name in ("HF_HOME", "TORCH_HOME")})
+    made["nsys"] = nsys.folder(config, task.work_dir)
     return tuple(value for value in made.values() if value.startswith("/")) if config.container_image else ()
 
 
@@ -134,6 +136,7 @@ def _own(config: SlurmConfig, task: Task, paths: TaskPaths) -> list[str]:
     if task.code:
         needed.append(layout.snapshots(config.job_dir or layout.home()))
     needed += [folder for folder in (config.log_dir, config.cache_dir, config.data_dir) if folder]
+    needed.append(nsys.folder(config, task.work_dir))
     found = _outermost(needed)
     if config.cache_dir and _two_mounts(config, task, found):
         # Together, so that a rename from the current directory into the cache stays within one mount.

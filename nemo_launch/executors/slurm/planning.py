@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nemo_launch import environment, groups, runner
-from nemo_launch.config import presets, rules
+from nemo_launch.config import nsys, presets, rules
 from nemo_launch.config.executor import SlurmConfig
 from nemo_launch.executors.base import Plan
 from nemo_launch.executors.slurm import commands, containers, render, submit
@@ -32,7 +32,8 @@ def plan(executor: SlurmExecutor, task: Task, paths: TaskPaths) -> Plan:
 def _plan(executor: SlurmExecutor, task: Task, paths: TaskPaths, member: bool = False) -> Plan:
     config, environ = executor.config, os.environ
     names = environment.secret_names(config, task.secrets, executor.secrets_of(task), environ)
-    needed = runner.files(task.language, render.launcher(config, task), bool(config.container_image))
+    contained, launcher = bool(config.container_image), render.launcher(config, task)
+    needed = runner.files(task.language, launcher, contained, config.nsys_enabled)
     secrets_file = paths.secrets if names and not member and executor.site.accounting_shows_environment else ""
     # An image has its own PATH and libraries: there only what was asked for by name.
     asked = {*config.env_vars, *task.env, *(() if config.container_image else environment.TOOLS)}
@@ -47,7 +48,11 @@ def _plan(executor: SlurmExecutor, task: Task, paths: TaskPaths, member: bool = 
         env=env,
         secrets=names,
         files={f"runner/{name}": data for name, data in needed.items()},
-        notes=(*_notes(executor, task, environ, secrets_file), *containers.notes(config, task, paths, has)),
+        notes=(
+            *_notes(executor, task, environ, secrets_file),
+            *containers.notes(config, task, paths, has),
+            *nsys.notes(config, paths.job_dir),
+        ),
     )
 
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from nemo_launch import layout, runner
-from nemo_launch.config import presets
+from nemo_launch.config import nsys, presets
 from nemo_launch.config.executor import SlurmConfig
 from nemo_launch.executors.slurm import containers
 from nemo_launch.layout import TaskPaths
@@ -122,13 +122,16 @@ def values(
         "nl_srun_args": (*mpi, *contained, *config.srun_args),
         "nl_container_name": config.container_name or "" if contained else "",
         "nl_mounts": containers.sources(config, task, paths),
-        "nl_folders": containers.folders(config),
+        "nl_folders": containers.folders(config, task),
         "nl_setup": config.setup or "",
         "nl_signal": config.signal or "",
         "nl_secrets_file": secrets_file,
         "nl_resume_on": config.resume_on.causes,
         "nl_resume_codes": tuple(map(str, config.resume_on.codes)),
         "nl_max_restarts": config.max_restarts,
+        "nl_nsys": nsys.words(config),
+        "nl_nsys_output": nsys.target(config, task.work_dir or config.work_dir or os.getcwd()),
+        "nl_nsys_ranks": tuple(map(str, config.nsys_ranks)) if config.nsys_enabled else (),
         "nl_margin": config.margin.seconds if config.margin else "",
     }
 

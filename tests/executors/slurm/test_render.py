@@ -47,6 +47,13 @@ REQUESTS: dict[str, tuple[Task, dict[str, Any]]] = {
             "srun_args": ["--cpu-bind=cores"], "sbatch_args": ["--gres=shard:2", "--nice=10"], "python": "python3.11",
         },
     ),
+    "nsys": (
+        PYTHON,
+        {
+            "nodes": 2, "ntasks_per_node": 8, "nsys_enabled": True, "nsys_capture_range": "cudaProfilerApi",
+            "nsys_ranks": [0, 8], "nsys_output": "profiles/%h-%p", "nsys_args": ["--cuda-memory-usage=true"],
+        },
+    ),
     "container": (
         replace(PYTHON, secrets=("HF_TOKEN",)),
         {
