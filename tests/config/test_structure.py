@@ -258,6 +258,12 @@ by_name: dict[str, st.SearchStrategy[Any]] = {
     "secrets": st.lists(st.sampled_from(["A", "HF_TOKEN"])).map(tuple),
     "slurm_type": st.none(),  # a preset fills in more than was written: tests/config/test_presets.py
     "fabric": st.none(),
+    "nsys_trace": st.sampled_from(["cuda", "cuda,nvtx,osrt"]),
+    "nsys_capture_range": st.sampled_from(["cudaProfilerApi", "nvtx"]),
+    "nsys_capture_range_end": st.sampled_from(["stop", "repeat:3"]),
+    "nsys_ranks": st.just((0,)),
+    "nsys_output": st.sampled_from(["a/%h", "/b/"]),
+    "nsys_args": st.just(("--sample=cpu",)),
     "passthrough": st.just(("http_proxy",)),
 }
 
