@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from nemo_launch.executors.base import State
@@ -34,7 +35,7 @@ def test_one_report_for_each_node_under_torchrun_with_all_its_ranks(site: Site) 
     seen = run.wait(180)["demo"]
     assert seen.state is State.SUCCEEDED, run.logs()
     (job,) = run.jobs()
-    nodes = {line.split("[")[1].split(":")[0] for line in run.log("demo").splitlines() if line.startswith("[")}
+    nodes = set(re.findall(r"^\[([\w-]+):\d\] here$", run.log("demo"), re.MULTILINE))
     reports = sorted(path.name for path in folder.glob("*.nsys-rep"))
     assert len(reports) == 2
     assert all(name.startswith(f"profile-{job.handle}-0-") for name in reports)
