@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from nemo_launch.cli import streams
 from nemo_launch.errors import InputError, LaunchError, Problem
@@ -27,6 +27,7 @@ def show(
     rank: int | None = None,
     node: str | None = None,
     lines: int | None = None,
+    attempt: int | Literal["all"] | None = None,
     write: Write | None = None,
     tell: Write | None = None,
 ) -> list[TaskStatus]:
@@ -37,30 +38,44 @@ def show(
         names: one task or several.
         follow: wait for lines until the tasks are final.
         rank, node, lines: see ``Selection``.
+        attempt: of tasks that were started again only this one (1 is the first), or ``"all"`` one after the other;
+            default: the newest, and with ``follow`` those that come after it.
         write: gets the text, in which bytes that are no UTF-8 are ``surrogateescape``d; default: standard output,
             which gets the log's own bytes.
-        tell: gets one line for people, when there is no log yet; default: nowhere.
+        tell: gets lines for people, that there is no log yet or that there are earlier ones; default: nowhere.
 
     Returns:
         What was last known of the tasks.
 
     Raises:
-        InputError: no such rank or node.
+        InputError: no such rank, node or attempt.
         LaunchError: there is nothing to show (without ``follow``).
     """
     chosen = [names] if isinstance(names, str) else list(names)
-    stream = Stream(chosen, write or _print, Selection(rank, node, lines))
+    number = attempt - 1 if isinstance(attempt, int) else attempt
+    if follow and isinstance(number, int):
+        fix = "Leave one of them out."
+        raise InputError(Problem("following goes on through all attempts that are to come", "attempt", fix))
+    stream = Stream(chosen, write or _print, Selection(rank, node, lines, number))
 
     def ask() -> list[TaskStatus]:
         return [status for status in experiment.statuses() if status.name in chosen]
 
     statuses = ask()
     stream.update(statuses)
+    if tell and attempt is None:
+        for name, newest in stream.newest.items():
+            if newest:
+                before = f"--attempt {newest} shows the one before, --attempt all all of them"
+                tell(f"{name}: this is attempt {newest + 1}; {before}")
     stream.tail()
     if follow:
         statuses = _follow(stream, ask, statuses, tell)
     _drain(stream, remote=any(s.executor.kind != "local" for s in statuses) and follow)
     if not stream.found:
+        if isinstance(number, int) and stream.newest and number > max(stream.newest.values()):
+            had = "; ".join(f"{name} has had {newest + 1}" for name, newest in stream.newest.items())
+            raise InputError(Problem(f"there is no log of attempt {attempt}: {had}", "attempt", "They count from 1."))
         _nothing(statuses, rank, follow, tell)
     elif node and node not in stream.nodes:
         known = f"The lines come from {', '.join(sorted(stream.nodes))}." if stream.nodes else _UNLABELLED

@@ -16,11 +16,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from nemo_launch.transport import Transport
 
 if TYPE_CHECKING:
+    from nemo_launch.executors.base import LogSource
     from nemo_launch.experiments.observing import TaskStatus
 
 _CHUNK = 1 << 20
@@ -34,11 +35,13 @@ Write = Callable[[str], None]
 class Tail:
     """What was added to one file since the last look."""
 
-    def __init__(self, transport: Transport, path: str) -> None:
+    def __init__(self, transport: Transport, path: str, begin: int = 0) -> None:
         self.path = path
+        self.end: int | None = None
+        """Where what follows is not wanted, in bytes; None: nowhere."""
         self._transport = transport
-        self._offset = 0
-        self._last = b""
+        self._offset = begin
+        self._last: bytes | None = None
 
     def read(self) -> bytes:
         """New bytes, at most a chunk; empty when there are none now, or no file."""
@@ -47,10 +50,16 @@ class Tail:
         if data is None:
             return b""
         if self._offset:
+            if self._last is None:  # nothing was read yet
+                if not data:
+                    return b""
+                self._last = data[:1]
             if data[:1] != self._last:
                 self._offset, self._last = 0, b""
                 return self.read()
             data = data[1:]
+        if self.end is not None:
+            data = data[: max(self.end - self._offset, 0)]
         if len(data) < _CHUNK:
             data = data.rstrip(b"\0")
         if data:
@@ -69,6 +78,8 @@ class Selection:
     """Only lines that carry this node's label."""
     lines: int | None = None
     """Only so many of the newest that are there at the start."""
+    attempt: int | Literal["all"] | None = None
+    """Only this attempt (0 is the first); None: from the one on that is the newest at the start."""
 
 
 class Stream:
@@ -79,7 +90,10 @@ class Stream:
         self._select = select
         self._labelled = len(names) > 1
         self._parts: dict[tuple[str, str], _Part] = {}
+        self._since: dict[str, int] = {}
         self._statuses: list[TaskStatus] = []
+        self.newest: dict[str, int] = {}
+        """The newest attempt of each task that has a log."""
         self.nodes: set[str] = set()
         """Nodes whose labels were seen."""
         self._kept: deque[str] | None = None
@@ -90,10 +104,28 @@ class Stream:
         for status in statuses:
             if not status.job.handle:
                 continue
-            for source in status.executor.log_sources(status.job):
+            sources = sorted(status.executor.log_sources(status.job), key=lambda source: source.attempt)
+            if sources:
+                self.newest[status.name] = sources[-1].attempt
+            for source in sources:
                 if source.rank == self._select.rank:
-                    key = (status.name, source.path)
-                    self._parts.setdefault(key, _Part(Tail(status.executor.transport, source.path)))
+                    self._take(status, source)
+
+    def _take(self, status: TaskStatus, source: LogSource) -> None:
+        """One more log, if it is wanted. Attempts of one job write into the same file, one after the other."""
+        wanted, known = self._select.attempt, self._parts.get((status.name, source.path))
+        if known is not None:
+            if isinstance(wanted, int) and source.attempt == wanted + 1:
+                known.tail.end = source.begin
+            return
+        if wanted is None:
+            wanted = self._since.setdefault(status.name, self.newest[status.name])
+            if source.attempt < wanted:
+                return
+        elif wanted != "all" and source.attempt != wanted:
+            return
+        begin = 0 if self._select.attempt == "all" else source.begin
+        self._parts[status.name, source.path] = _Part(Tail(status.executor.transport, source.path, begin))
 
     @property
     def found(self) -> bool:
@@ -106,9 +138,15 @@ class Stream:
             self.update(self._statuses)
         some = False
         texts: list[str] = []
+        later = {name: part for (name, _), part in self._parts.items()}  # the last log of each task
+        busy: set[str] = set()
         for (name, _), part in self._parts.items():
-            pieces = part.read(last, whole=self._labelled or bool(self._select.node))
-            some |= pieces is not None
+            if name in busy:
+                continue  # one attempt after the other
+            pieces = part.read(last or part is not later[name], whole=self._labelled or bool(self._select.node))
+            if pieces is not None:
+                busy.add(name)
+                some = True
             texts += (self._text(name, piece) for piece in pieces or () if self._wanted(piece))
         if self._kept is not None:
             self._kept.extend(texts)
@@ -149,13 +187,13 @@ class _Part:
     """One log cut into lines."""
 
     def __init__(self, tail: Tail) -> None:
-        self._tail = tail
+        self.tail = tail
         self._rest = b""
         self._since = 0.0
 
     def read(self, last: bool, whole: bool) -> list[bytes] | None:
         """Lines that are complete now; None when the file had nothing new."""
-        data = self._tail.read()
+        data = self.tail.read()
         if lines_came := b"\n" in data or not self._rest:
             self._since = time.monotonic()
         *lines, self._rest = (self._rest + data).split(b"\n")

@@ -334,3 +334,79 @@ def test_without_standard_output_logs_go_nowhere(tmp_path: Path, monkeypatch: py
     experiment.states["train"] = State.SUCCEEDED
     monkeypatch.setattr("sys.stdout", None)
     logs.show(experiment, "train")  # type: ignore[arg-type]
+
+
+# attempts
+
+
+class Restarted(FakeExperiment):
+    """A task that was started four times: three times as one job, then as another."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, "t")
+        self.logs: list[LogSource] = []
+        self.executor.log_sources = lambda job: self.logs[::-1]  # type: ignore[method-assign]
+        for attempt, (name, text) in enumerate(
+            (("7", "first\nunfinished"), ("7", "\nsecond\n"), ("7", "third\n"), ("8", "fourth\n"))
+        ):
+            self.starts(name, attempt)
+            self.writes(name, text)
+
+    def writes(self, name: str, text: str) -> None:
+        with (self.folder / "t" / f"{name}.log").open("a") as file:
+            file.write(text)
+
+    def starts(self, name: str, attempt: int) -> None:
+        path = self.folder / "t" / f"{name}.log"
+        path.touch()
+        self.logs.append(LogSource(str(path), attempt=attempt, begin=path.stat().st_size))
+
+
+@pytest.mark.parametrize(
+    ("attempt", "text"),
+    [
+        (None, "fourth\n"),
+        (1, "first\nunfinished"),
+        (2, "\nsecond\n"),
+        (3, "third\n"),
+        (4, "fourth\n"),
+        ("all", "first\nunfinished\nsecond\nthird\nfourth\n"),
+    ],
+)
+def test_one_attempt_or_all_of_them(tmp_path: Path, attempt: Any, text: str) -> None:
+    experiment = Restarted(tmp_path)
+    experiment.states["t"] = State.SUCCEEDED
+    assert shown(experiment, ["t"], attempt=attempt) == text
+    assert shown(experiment, ["t"], attempt=attempt, lines=1) == text.splitlines(True)[-1]
+
+
+def test_that_there_are_earlier_attempts_is_said(tmp_path: Path) -> None:
+    told: list[str] = []
+    shown(Restarted(tmp_path), ["t"], tell=told.append)
+    assert told == ["t: this is attempt 4; --attempt 3 shows the one before, --attempt all all of them"]
+    shown(Restarted(tmp_path / "t"), ["t"], attempt="all", tell=told.append)
+    assert len(told) == 1
+
+
+def test_an_attempt_that_there_was_not(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no log of attempt 5: t has had 4"):
+        shown(Restarted(tmp_path), ["t"], attempt=5)
+
+
+@pytest.mark.parametrize("name", ["8", "9"])
+def test_following_goes_on_with_the_attempts_that_come(tmp_path: Path, name: str) -> None:
+    """In the same log, or in that of another job."""
+    experiment = Restarted(tmp_path)
+    out: list[str] = []
+
+    def write(text: str) -> None:
+        if not out:
+            experiment.starts(name, 4)
+            experiment.states["t"] = State.PENDING  # a change, so that logs are looked for
+            experiment.writes(name, "fifth\n")
+        elif "fifth" in text:
+            experiment.states["t"] = State.SUCCEEDED
+        out.append(text)
+
+    logs.show(experiment, "t", follow=True, write=write)  # type: ignore[arg-type]
+    assert "".join(out) == "fourth\nfifth\n"

@@ -19,6 +19,12 @@ def run(prog: str, argv: list[str]) -> int:
     parser.add_argument("--rank", type=_count, metavar="R", help="only the log of this rank (process number)")
     parser.add_argument("--node", metavar="NAME", help="only lines from this node")
     parser.add_argument("--lines", type=_count, metavar="N", help="begin with the newest N lines")
+    parser.add_argument(
+        "--attempt",
+        type=_attempt,
+        metavar="N",
+        help="of a task that was started again: 1 is its first start, all shows them all (default: the newest)",
+    )
     asked = parser.whole(argv)
 
     from nemo_launch import logs
@@ -38,11 +44,12 @@ def run(prog: str, argv: list[str]) -> int:
             rank=asked.rank,
             node=asked.node,
             lines=asked.lines,
+            attempt=asked.attempt,
             write=lambda text: output.say(text, exact=True),
             tell=lambda text: output.tell(errors.note(prog, text)),
         )
     except InputError as error:
-        flags = {"rank": "--rank", "node": "--node"}
+        flags = {"rank": "--rank", "node": "--node", "attempt": "--attempt"}
         raise InputError([p._replace(where=flags.get(p.where, p.where)) for p in error.problems]) from None
     except KeyboardInterrupt:
         if not asked.follow:
@@ -56,6 +63,14 @@ def run(prog: str, argv: list[str]) -> int:
         for text in waiting.known(status):
             output.tell(f"{prog}: {text}\n")
     return verbs.verdict(statuses) if asked.follow else 0
+
+
+def _attempt(text: str) -> int | str:
+    if text == "all":
+        return text
+    if text.isascii() and text.isdigit() and int(text):
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on, nor all")
 
 
 def _count(text: str) -> int:

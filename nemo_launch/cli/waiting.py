@@ -46,6 +46,7 @@ def to_the_end(
                 experiment,
                 experiment.task_names,
                 follow=True,
+                attempt="all",
                 write=write,
                 tell=lambda text: output.tell(errors.note(prog, text)),
             )

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from nemo_launch.config.durations import Duration
 from nemo_launch.config.mounts import VolumeMapping
 from nemo_launch.config.nsys import NsysOptions
-from nemo_launch.config.resume import ResumeOn
+from nemo_launch.config.resume import MAX_RESTARTS, ResumeOn
 from nemo_launch.errors import Problem
 
 #: The checkpoint request comes this many seconds before the limit, but never earlier than a fifth of it.
@@ -120,7 +120,7 @@ class SlurmConfig(NsysOptions, ExecutorConfig):
     resume_on: ResumeOn = ResumeOn()
     """Causes after which the job is started again: ``preempted``, ``timeout``, ``node_fail``, ``error`` or
     ``error:1,7`` (only these exit codes), with commas between them; default: never."""
-    max_restarts: int = 10
+    max_restarts: int = MAX_RESTARTS
     """How often at most, whatever the causes; a restart by hand (``scontrol requeue``) is always let through."""
     setup: str | None = None
     """Shell text run once on the first node before the processes start (module load …)."""

@@ -10,6 +10,8 @@ from nemo_launch.config.hints import did_you_mean
 
 #: What can end a job before its work is done, as ``resume_on`` names it.
 CAUSES = ("preempted", "timeout", "node_fail", "error")
+#: How often a task is started again at most, unless ``max_restarts`` says otherwise.
+MAX_RESTARTS = 10
 _NEVER = "never"
 _FORM = "write some of preempted, timeout, node_fail, error and error:CODE,CODE with commas between them, or never"
 

@@ -203,6 +203,9 @@ class LogSource:
     """None: the job's whole log."""
     node: str | None = None
     attempt: int = 0
+    """Of which attempt; 0 is the first."""
+    begin: int = 0
+    """Where in the file it begins, in bytes: attempts of one job share a log."""
 
 
 class Executor(Protocol):
@@ -250,4 +253,4 @@ class Executor(Protocol):
         """End them for sure; what each one is afterwards (by ``Job.key``)."""
 
     def log_sources(self, job: Job) -> list[LogSource]:
-        """Logs that exist now: the whole log first, then those of single ranks."""
+        """Logs that exist now: the newest attempt's whole log, then those of its ranks; then those of earlier ones."""

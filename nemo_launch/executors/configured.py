@@ -57,6 +57,19 @@ class Configured(Generic[C]):
         return here.absolute(value) if value else None
 
     @property
+    def max_attempts(self) -> int:
+        """How often a task is started at most, by the policy: ``max_restarts`` and once more; without one, once."""
+        if self._config is None and self._record is not None:  # which has what is no default
+            policy, most = self._record.get("resume_on", "never") != "never", self._record.get("max_restarts")
+        else:
+            policy, most = getattr(self.config, "resume_on", None), getattr(self.config, "max_restarts", None)
+        if not policy:
+            return 1
+        from nemo_launch.config.resume import MAX_RESTARTS
+
+        return 1 + (most if isinstance(most, int) else MAX_RESTARTS)
+
+    @property
     def given_secrets(self) -> Mapping[str, str]:
         """Values of secrets that came with the config."""
         return self._secret_values

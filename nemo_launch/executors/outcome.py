@@ -47,6 +47,41 @@ class Outcome:
     """How much of it the job may use, and what helps where that is not enough; in plain words."""
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """One start of a task."""
+
+    number: int
+    """0 for the first, over all jobs of the task."""
+    job_id: str
+    restart: int
+    """How often that job had been started before."""
+    log_from: int
+    """Where in the job's log it begins, in bytes."""
+
+
+def read_attempts(transport: Transport, job: Job) -> tuple[str, list[Attempt]]:
+    """Id of the job that owns the submission (empty: none has claimed it), and all attempts that began, in order."""
+    paths = job.paths.patterns()
+    files = transport.read_matching([paths.started(), paths.follows()])
+    owner = transport.readlinks([job.paths.claim]).get(job.paths.claim, "").removeprefix("job-")
+    handle = job.handle
+    mine = handle.own_id if handle and (handle.array_index is not None or not owner) else owner
+    found = []
+    jobs: dict[str, int] = {}
+    while mine and mine not in jobs:  # from the newest job back to the first
+        follows = _record(files.get(job.paths.follows(mine), b"")) or {}
+        jobs[mine] = _integer(follows.get("attempt")) or 0
+        mine = _text(follows.get("job_id"))
+    for path, data in files.items():
+        match, record = _RECORD.fullmatch(os.path.basename(path)), _record(data)
+        if match and match[1] == "started" and match[2] in jobs and record is not None:
+            restart = int(match[3])
+            at = _integer(record.get("log_from")) or 0
+            found.append(Attempt(jobs[match[2]] + restart, match[2], restart, at))
+    return owner, sorted(found, key=lambda one: one.number)
+
+
 def read_outcomes(transport: Transport, jobs: Sequence[Job]) -> dict[str, Outcome]:
     """The outcomes of all jobs by ``Job.key``: one question for their records, one for their claims."""
     patterns = [pattern for job in jobs for pattern in _patterns(job)]

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from nemo_launch import layout, records
 from nemo_launch.errors import InputError, NotFound, Problem, RecordError
@@ -293,8 +293,14 @@ class Experiment:
             self.confirm()  # whoever ended a launch does not want it to be gone on with
         return self.statuses()
 
-    def logs(self, name: str | None = None, follow: bool = False, rank: int | None = None) -> None:
-        """Print the log of a task (the only one by default)."""
+    def logs(
+        self,
+        name: str | None = None,
+        follow: bool = False,
+        rank: int | None = None,
+        attempt: int | Literal["all"] | None = None,
+    ) -> None:
+        """Print the log of a task (the only one by default); see ``nemo_launch.logs.show``."""
         from nemo_launch import logs
 
         self._needs_run("Experiment.logs")
@@ -303,7 +309,7 @@ class Experiment:
             raise InputError(
                 Problem(f"{self.id} has several tasks", "logs", f"Name one of {', '.join(self.task_names)}.")
             )
-        logs.show(self, chosen, follow=follow, rank=rank)
+        logs.show(self, chosen, follow=follow, rank=rank, attempt=attempt)
 
     # -- finding it again ---------------------------------------------------------------------------------------
 

@@ -18,7 +18,8 @@ if [[ $nl_launcher = none ]]; then nl_processes=1; else nl_processes=$nl_world; 
 if [[ " ${nl_srun_args[*]}" = *' --container-image'* ]]; then nl_contained=1; else nl_contained=''; fi
 nl_path=$PATH # of the tools here
 nl_library_path='' nl_pid='' nl_passed='' nl_caught='' nl_ended_by='' nl_started='' nl_log=$nl_job_dir/$NEMO_LAUNCH_JOB_ID.log
-nl_told='' nl_log_at=$(stat -c %s -- "$nl_log" 2>/dev/null || echo 0) # what is before is of earlier attempts
+nl_told='' nl_log_at=0
+if [[ $nl_restart != 0 ]]; then nl_log_at=$(stat -c %s -- "$nl_log" 2>/dev/null || echo 0); fi # before are earlier attempts
 
 nl_say() { printf 'nemo_launch: %s\n' "$*"; }
 
@@ -452,7 +453,7 @@ if [[ -e $nl_job_dir/cancelled ]]; then nl_end 143 cancelled "cancelled before i
 rm -f -- "$nl_job_dir/checkpoint-requested" # of an earlier attempt
 nl_room=''
 if [[ $nl_scheduler = slurm ]]; then nl_room=", \"memory\": \"$(nl_memory)\""; fi # nobody may be left to tell later
-nl_write "$nl_job_dir/started-$nl_attempt.json" "{$(nl_facts)$nl_room}"
+nl_write "$nl_job_dir/started-$nl_attempt.json" "{$(nl_facts), \"log_from\": $nl_log_at$nl_room}"
 mkdir -p -- "$nl_ranks"
 nl_look_back
 nl_begin_again

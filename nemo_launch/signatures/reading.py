@@ -12,7 +12,7 @@ from nemo_launch.executors.base import State
 
 if TYPE_CHECKING:
     from nemo_launch import signatures
-    from nemo_launch.executors.base import Executor, Job, Observation
+    from nemo_launch.executors.base import Executor, Job, LogSource, Observation
 
 #: How much of the end of a log is read, in bytes.
 TAIL = 256 * 1024
@@ -53,9 +53,17 @@ def _texts(job: Job, executor: Executor, seen: Observation) -> list[str]:
     texts = []
     with contextlib.suppress(LaunchError):
         sources = executor.log_sources(job)
+        newest = max((source.attempt for source in sources), default=0)
         for wanted in dict.fromkeys((rank, None)):
             for source in sources:
-                if source.rank == wanted:
-                    done = executor.transport.run(["tail", "-c", str(TAIL), source.path])
-                    texts.append(done.stdout)
+                if source.rank == wanted and source.attempt == newest:
+                    texts.append(executor.transport.run(_end(source)).stdout)
     return texts
+
+
+def _end(source: LogSource) -> list[str]:
+    """The command that prints the end of a log, without what earlier attempts wrote into the same file."""
+    if not source.begin:
+        return ["tail", "-c", str(TAIL), source.path]
+    text = 'tail -c "+$1" -- "$3" | tail -c "$2"'
+    return ["sh", "-c", text, "sh", str(source.begin + 1), str(TAIL), source.path]

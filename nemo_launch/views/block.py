@@ -120,12 +120,8 @@ def when(moment: float) -> str:
 
 
 def _of_at_most(status: TaskStatus) -> str:
-    from nemo_launch.config.executor import SlurmConfig
-
-    config = getattr(status.executor, "config", None)
-    if isinstance(config, SlurmConfig) and config.resume_on:
-        return f" of at most {config.max_restarts + 1}"
-    return ""
+    most = getattr(status.executor, "max_attempts", None)
+    return f" of at most {most}" if most and most > 1 else ""
 
 
 def duration(seconds: float) -> str:

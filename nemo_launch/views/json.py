@@ -18,6 +18,7 @@
         finding                 null, or {name, means, remedies, line}: what the log of a failed task shows
         skipped, restarting     true or false
         attempt                 0 for the first
+        max_attempts            how many there may be by the policy (max_restarts, and the first); null: not known
         nodes                   as the scheduler writes them
         estimated_start         unix seconds at which the scheduler means to start what waits, or null
         parts                   list; of each index of a job array or component of a heterogeneous job:
@@ -121,6 +122,7 @@ def _task(status: TaskStatus) -> dict[str, Any]:
         "skipped": seen.skipped,
         "restarting": seen.restarting,
         "attempt": seen.attempt,
+        "max_attempts": getattr(status.executor, "max_attempts", None),
         "nodes": seen.nodes,
         "submitted": seen.submitted if seen.submitted is not None else status.job.submitted,
         "started": seen.started,

@@ -178,6 +178,7 @@ def test_a_home_that_cannot_be_written(cli: Cli, refused: Refused, home: str) ->
         (["status", "--jsn"], "Did you mean --json?"),
         (["logs", "demo"], "no experiment 'demo'"),
         (["logs", "--rank", "x"], "'x' is not a whole number"),
+        (["logs", "--attempt", "0"], "'0' is not a whole number from 1 on, nor all"),
         (["cancel"], "experiment"),
         (["cancel", "demo"], "no experiment 'demo'"),
         (["list", "demo"], "no experiment 'demo'"),

@@ -42,6 +42,15 @@ def test_logs(ran: Cli) -> None:
     assert ran("logs", "bad", "-f").code == 1
 
 
+def test_logs_of_an_attempt(ran: Cli) -> None:
+    for which in ("1", "all"):
+        assert ran("logs", "bad", "--attempt", which).out == "1\n2\n3\n"
+    for words, says in ([], "bad has had 1. They count from 1."), (["-f"], "following goes on"):
+        done = ran("logs", "bad", "--attempt", "2", *words)
+        assert (done.code, done.out) == (2, "")
+        assert "run.py: error: --attempt: " in done.err and says in done.err
+
+
 def test_logs_of_a_rank_need_no_node(ran: Cli) -> None:
     done = ran("logs", "--rank", "0", "--node", "here")
     assert done.code == 2

@@ -57,8 +57,11 @@ def test_a_kill_alone_is_not_memory(make: Callable[..., BatchJob], said: str) ->
 
 def test_what_an_earlier_attempt_said_does_not_count(make: Callable[..., BatchJob]) -> None:
     job = make("no", 7)
-    job.log_path.write_text(f"{LINES[0]}\n")
-    assert job.run() == 7
+    job.log_path.write_text(
+        f"{LINES[0]}\nslurmstepd-a3m-1: error: *** JOB 77 ON a3m-1 CANCELLED AT now DUE TO JOB REQUEUE ***\n"
+    )
+    assert job.run(SLURM_RESTART_COUNT="1") == 7
+    job.restart = 1
     assert job.outcome.cause == "ended"
 
 

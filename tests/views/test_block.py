@@ -5,8 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from nemo_launch.config.executor import SlurmConfig
-from nemo_launch.config.resume import ResumeOn
 from nemo_launch.executors.base import Failure, Handle, Job, Observation, State
 from nemo_launch.experiments.observing import TaskStatus
 from nemo_launch.layout import TaskPaths
@@ -124,7 +122,7 @@ def test_json_text_is_ascii_whatever_the_names() -> None:
 def test_attempts_are_counted_against_what_was_asked_for() -> None:
     told = status(Observation(State.RUNNING, attempt=1))
     executor: Any = told.executor
-    executor.config = SlurmConfig(resume_on=ResumeOn.parse("timeout"), max_restarts=3)
+    executor.max_attempts = 4
     assert "- Attempt: 2 of at most 4\n" in block.render(experiment(), [told])
-    executor.config = SlurmConfig()
+    executor.max_attempts = 1
     assert "- Attempt: 2\n" in block.render(experiment(), [told])

@@ -93,6 +93,6 @@ class LocalExecutor(Configured["LocalConfig"]):
 
     def log_sources(self, job: Job) -> list[LogSource]:
         """See ``Executor.log_sources``."""
-        from nemo_launch.executors.local.logs import log_sources
+        from nemo_launch.executors.job_logs import log_sources
 
         return log_sources(self.transport, job)

@@ -104,6 +104,6 @@ class SlurmExecutor(Configured["SlurmConfig"]):
 
     def log_sources(self, job: Job) -> list[LogSource]:
         """See ``Executor.log_sources``."""
-        from nemo_launch.executors.slurm.logs import log_sources
+        from nemo_launch.executors.job_logs import log_sources
 
         return log_sources(self.transport, job)

@@ -117,6 +117,8 @@ def test_where_the_site_does_not_requeue_a_follow_up_job_goes_on(site: Site, slu
     assert "nemo_launch: attempt 2 of at most 11, because it failed" in text
     assert f"attempt 1 from {where}/checkpoints/latest" in text
     assert {path.name for path in where.glob("follow*")} == {f"follows-{second}.json"}
+    whole = [source for source in run.executor.log_sources(*run.jobs("a")) if source.rank is None]
+    assert [(source.attempt, Path(source.path).stem) for source in whole] == [(1, second), (0, first)]
 
 
 # -- cancelled ----------------------------------------------------------------------------------------------------
