@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from nemo_launch.config import nsys
+from nemo_launch.config import ft, nsys
 from nemo_launch.config.executor import ExecutorConfig, SlurmConfig, field_names
 from nemo_launch.config.hints import did_you_mean
 from nemo_launch.errors import InputError, Problem
@@ -28,7 +28,7 @@ _OF_THE_JOB = (
 _OF_A_COMMAND = (
     "launcher", "python", "env_vars", "setup", "srun_args", "mpi", "slurm_type", "fabric", "container_image",
     "container_mounts", "container_workdir", "container_mount_home", "container_name", "container_writable",
-    *nsys.FIELDS,
+    *nsys.FIELDS, *ft.FIELDS,
 )  # fmt: skip
 
 

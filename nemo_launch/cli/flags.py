@@ -67,7 +67,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag(("--reservation",), "NAME", "reservation", "reservation to use"),
         Flag(("--dependency",), "JOBS", "dependency", "jobs that come first, as sbatch names them: afterok:123"),
         Flag(("--exclusive",), "", "exclusive", "share the nodes with nobody"),
-        Flag(("--launcher",), "NAME", "launcher", "how processes start: torchrun, srun or none"),
+        Flag(("--launcher",), "NAME", "launcher", "how processes start: torchrun, ft, srun or none"),
         Flag(("--master-port",), "PORT", "master_port", "first port tried for the rendezvous"),
         Flag(("--nsys",), "", "nsys_enabled", "profile with NVIDIA Nsight Systems: one .nsys-rep for each node"),
         Flag(("--job-dir",), "DIR", "job_dir", "where the job's files lie, if nodes do not see NEMORUN_HOME"),

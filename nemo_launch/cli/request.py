@@ -217,7 +217,7 @@ def _idle(values: dict[str, object], config: ExecutorConfig, path: str | None, e
     if (
         "python" in values
         and path
-        and getattr(config, "launcher", None) != "torchrun"
+        and getattr(config, "launcher", None) not in ("torchrun", "ft")
         and not _is_python(path, entrypoint)
     ):
         what = f"it has no effect: {path} is no Python script, and torchrun does not start it"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from nemo_launch.config.durations import Duration
+from nemo_launch.config.ft import FtOptions
 from nemo_launch.config.mounts import VolumeMapping
 from nemo_launch.config.nsys import NsysOptions
 from nemo_launch.config.resume import MAX_RESTARTS, ResumeOn
@@ -78,12 +79,13 @@ class LocalConfig(NsysOptions, ExecutorConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SlurmConfig(NsysOptions, ExecutorConfig):
+class SlurmConfig(FtOptions, NsysOptions, ExecutorConfig):
     """One sbatch job per task. Names and meanings are sbatch's (see its manual) unless said otherwise."""
 
-    launcher: Literal["torchrun", "srun", "none"] | None = None
-    """torchrun: one agent a node (default for Python recipes); srun: ranks started by srun (default for others with
-    more than one task); none: the command runs once, on the first node."""
+    launcher: Literal["torchrun", "ft", "srun", "none"] | None = None
+    """torchrun: one agent a node (default for Python recipes); ft: ft_launcher in its place, which starts ranks that
+    fail or hang again inside the job; srun: ranks started by srun (default for others with more than one task); none:
+    the command runs once, on the first node."""
     job_name: str | None = None
     """Name of the job at the scheduler; default: the task's name."""
     account: str | None = None

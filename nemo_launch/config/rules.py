@@ -6,7 +6,7 @@ import re
 import signal
 from collections.abc import Iterator
 
-from nemo_launch.config import nsys, options, presets
+from nemo_launch.config import ft, nsys, options, presets
 from nemo_launch.config.durations import Duration
 from nemo_launch.config.executor import ExecutorConfig, SlurmConfig
 from nemo_launch.config.mounts import VolumeMapping
@@ -38,7 +38,7 @@ def validate(config: ExecutorConfig) -> list[Problem]:
     if isinstance(config, SlurmConfig):
         found += [
             problem
-            for rule in (presets.problems, _memory, _port, _mounts, _image, _dependency, _options)
+            for rule in (presets.problems, _memory, _port, _mounts, _image, _dependency, _options, ft.problems)
             for problem in rule(config)
         ]
     return found
@@ -57,6 +57,8 @@ def without_effect(config: ExecutorConfig) -> list[str]:
         found += [f"{name} has no effect without nsys_enabled" for name in given]
     elif isinstance(config, NsysOptions) and config.nsys_capture_range_end and not config.nsys_capture_range:
         found.append("nsys_capture_range_end has no effect without nsys_capture_range")
+    if isinstance(config, SlurmConfig):
+        found += ft.without_effect(config)
     if isinstance(config, SlurmConfig) and not config.resume_on and config.max_restarts != SlurmConfig().max_restarts:
         found.append("max_restarts has no effect without resume_on")
     return found

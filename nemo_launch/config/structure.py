@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from nemo_launch.config import presets
+from nemo_launch.config import ft, presets
 from nemo_launch.config.durations import Duration
 from nemo_launch.config.exact import exact
 from nemo_launch.config.executor import CONFIGS, ExecutorConfig, changed, field_names
@@ -88,6 +88,8 @@ def check(
         config = _structured(cls, values)
     except _Wrong as error:
         wrong = error.by_key
+        if "launcher" in wrong and values["launcher"] == "ft":
+            wrong["launcher"] = [ft.ELSEWHERE]
         config = _structured(cls, {key: value for key, value in values.items() if key not in wrong})
     problems += [Problem(what, place(key)) for key in values for what in wrong.get(key, ())]
     if rules:

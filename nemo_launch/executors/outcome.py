@@ -28,7 +28,7 @@ class Outcome:
     cause: str = ""
     """``ended`` by itself, ``memory`` (the job's was not enough), ``signal``, ``cancelled``, ``duplicate``, or what
     stood in the way: ``claim``, ``workdir``, ``secrets``, ``setup``, ``policy`` (an attempt that ``resume_on`` does not
-    have), ``python``, ``torch``, ``port``, ``program``."""
+    have), ``python``, ``torch``, ``nsys``, ``ft``, ``port``, ``program``."""
     signal: str = ""
     """The signal that asked it to end, such as SIGTERM."""
     reason: str = ""

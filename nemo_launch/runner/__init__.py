@@ -8,7 +8,7 @@ engine, so they are real bash that shellcheck reads. Slurm and Local use the sam
     restarts.sh   why a job ended and whether it starts again: functions of …
     skeleton.sh   once, on the first node: claim, records, port, start, signals, exit code
     group.sh      of a group: starts the batch script of each command, and ends them by the policy
-    node.py       once a node, for torchrun: checks torch and the port, then is torchrun
+    node.py       once a node: checks torch and the port, then is torchrun or ft_launcher
     rank.py       one rank (Python programs, everything under torchrun): runs the program
     output.py     … its labelled lines
     failure.py    … the record of how it ended
@@ -47,7 +47,7 @@ VALUES: Mapping[str, Value] = {
     "nl_task": Value("name of the task"),
     "nl_job_dir": Value("the job's folder (TaskPaths.job_dir), absolute, as the nodes see it"),
     "nl_work_dir": Value("where the processes start, absolute"),
-    "nl_launcher": Value("torchrun, srun (Slurm only) or none"),
+    "nl_launcher": Value("torchrun, ft (Slurm only), srun (Slurm only) or none"),
     "nl_language": Value("python or shell"),
     "nl_program": Value("the script and its arguments, exactly as the processes get them", ()),
     "nl_interpreter": Value("words before the program; empty: nl_python, or for shell: bash, else sh", ()),
@@ -78,6 +78,7 @@ VALUES: Mapping[str, Value] = {
     "nl_resume_codes": Value("exit codes that count as the cause error; empty: all but 0", ()),
     "nl_max_restarts": Value("how often it starts again at most", "0"),
     "nl_margin": Value("seconds between checkpoint request and time limit; empty: 600, at most a fifth of it", ""),
+    "nl_ft": Value("options of ft_launcher (config.ft)", ()),
     "nl_nsys": Value("options of nsys profile (config.nsys); empty: the processes run without it", ()),
     "nl_nsys_output": Value("name of its reports, or with / at the end a folder; empty: the job's folder", ""),
     "nl_nsys_ranks": Value("ranks that are profiled, each with a report; empty: a report for each node", ()),
@@ -135,7 +136,7 @@ def quote(word: str) -> str:
 def files(language: Language, launcher: str, contained: bool = False, nsys: bool = False) -> dict[str, bytes]:
     """Name -> content of the files that belong into ``<job_dir>/runner``: no more than this job needs."""
     names = ["rank.py", "output.py", "failure.py"]
-    if launcher == "torchrun":
+    if launcher in ("torchrun", "ft"):
         names.append("node.py")
     elif language == "shell":
         names = ["rank.sh"]

@@ -51,6 +51,23 @@ def record(ranks: str, rank: int, world: int, status: int, tail: bytes, induced:
         say("rank %d on %s failed first: %s" % (rank, node, how))
 
 
+def begin_round(ranks: str, name: str) -> tuple[str, int]:
+    """(folder, number) of a round of ft_launcher, which starts all ranks again; the last one that began counts.
+
+    All ranks of a round give the same name. The number of the first is 0.
+    """
+    folder = "round-" + name
+    path = os.path.join(ranks, folder)
+    with contextlib.suppress(OSError):
+        os.makedirs(path, exist_ok=True)
+        temporary = "%s.%s.%d" % (os.path.join(ranks, "round"), os.uname().nodename, os.getpid())
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(folder)
+        os.replace(temporary, os.path.join(ranks, "round"))
+        return path, len([entry for entry in os.listdir(ranks) if entry.startswith("round-")]) - 1
+    return ranks, 0
+
+
 def problem(ranks: str, cause: str, text: str) -> None:
     """Why nothing can run here, for the exit record; the first of all nodes also says it in the log."""
     if create(os.path.join(ranks, "problem"), "%s\n%s\n" % (cause, text)):

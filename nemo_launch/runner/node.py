@@ -1,4 +1,4 @@
-"""torchrun on one node, after a look at what would make it fail without a clear word.
+"""torchrun, or ft_launcher, on one node, after a look at what would make it fail without a clear word.
 
 Standard library only (and the torch that it starts), Python 3.8 or newer; called by skeleton.sh, once a node.
 """
@@ -55,6 +55,9 @@ def why_not(args: argparse.Namespace, node_rank: int) -> tuple[str, str] | None:
     if importlib.util.find_spec("torch") is None:
         remedy = "Set python to an interpreter that has it, or choose launcher none."
         return "torch", "%s on %s has no torch, which launcher torchrun needs. %s" % (sys.executable, node, remedy)
+    if args.ft and importlib.util.find_spec("nvidia_resiliency_ext") is None:
+        remedy = "Install nvidia-resiliency-ext there (with a container: in its image), or choose launcher torchrun."
+        return "ft", "%s on %s has no ft_launcher, which launcher ft needs. %s" % (sys.executable, node, remedy)
     if node_rank == 0 and not args.standalone and not port_is_free(int(os.environ["MASTER_PORT"])):
         port = os.environ["MASTER_PORT"]
         failure.create(os.path.join(args.ranks, "port-taken"), port)
@@ -74,6 +77,21 @@ def torchrun(args: argparse.Namespace, node_rank: int) -> list[str]:
     return [*words, "--no-python", *args.command[1:]]
 
 
+def ft_launcher(args: argparse.Namespace) -> list[str]:
+    """ft_launcher's own command line. Its ranks meet by c10d, the one way that lets them be started again."""
+    words = ["--nnodes=%d" % args.nodes, "--nproc-per-node=%d" % args.nproc]
+    if args.standalone:
+        words += ["--standalone", "--local-addr=localhost"]
+    else:
+        host = int(os.environ.get("SLURM_NODEID", "0")) == 0
+        words += ["--rdzv-backend=c10d", "--rdzv-endpoint=%(MASTER_ADDR)s:%(MASTER_PORT)s" % os.environ]
+        words += ["--rdzv-id=" + os.path.basename(args.ranks), "--rdzv-conf=is_host=%s" % str(host).lower()]
+        words += ["--local-addr=" + failure.node_name()]
+    if not any(word.startswith("--ft-cfg-path") for word in args.ft):
+        words.append("--ignore-missing-fault-tol-cfg")
+    return [*words, *args.ft, "--no-python", *args.command[1:]]
+
+
 def main() -> int:
     """Run this node's ranks to their end."""
     parser = argparse.ArgumentParser(prog="node.py")
@@ -83,6 +101,7 @@ def main() -> int:
     parser.add_argument("--work-dir", required=True)
     parser.add_argument("--ignore")
     parser.add_argument("--standalone", action="store_true")
+    parser.add_argument("--ft", action="append", default=[])
     parser.add_argument("command", nargs=argparse.REMAINDER)
     args = parser.parse_args()
     node_rank = int(os.environ.get("SLURM_NODEID", "0"))
@@ -96,6 +115,11 @@ def main() -> int:
 
     if args.nproc > 1:  # torchrun's own choice, without its warning in every log
         os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if args.ft:
+        from nvidia_resiliency_ext.fault_tolerance.launcher import main as run_ft
+
+        run_ft(ft_launcher(args))  # ends with an exit code of its own; which rank failed, the ranks say
+        return 0
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import main as run

@@ -103,7 +103,7 @@ def die_with_parent() -> None:
 def identity(launcher: str) -> tuple[int, int, dict[str, str]]:
     """(rank, number of ranks, environment of the program)."""
     env = dict(os.environ)
-    if launcher == "torchrun":
+    if launcher in ("torchrun", "ft"):
         return int(env["RANK"]), int(env["WORLD_SIZE"]), env
     if launcher == "srun":
         rank, world = int(env["SLURM_PROCID"]), int(env.get("SLURM_STEP_NUM_TASKS") or env["SLURM_NTASKS"])
@@ -113,10 +113,19 @@ def identity(launcher: str) -> tuple[int, int, dict[str, str]]:
     return 0, 1, env
 
 
+def go_on(env: dict[str, str], rank: int, number: int) -> None:
+    """What ft_launcher started again goes on from the latest checkpoint, as a job that is started again does."""
+    latest = os.path.join(env.get("NEMO_LAUNCH_TASK_DIR", ""), "checkpoints", "latest")
+    if os.path.exists(latest):
+        env["NEMO_LAUNCH_RESTORE_FROM"] = latest
+    if rank == 0:
+        failure.say("ft_launcher has started the ranks again (restart %d)" % number)
+
+
 def main() -> int:
     """Run one rank; the program's exit code."""
     parser = argparse.ArgumentParser(prog="rank.py")
-    parser.add_argument("--launcher", choices=("torchrun", "srun", "none"), required=True)
+    parser.add_argument("--launcher", choices=("torchrun", "ft", "srun", "none"), required=True)
     parser.add_argument("--ranks", required=True)
     parser.add_argument("--work-dir", required=True)
     parser.add_argument("command", nargs=argparse.REMAINDER)
@@ -132,6 +141,11 @@ def main() -> int:
     except OSError as error:
         failure.problem(args.ranks, "workdir", failure.work_dir_problem(args.work_dir, error))
         return 78
+    records = args.ranks
+    if args.launcher == "ft":  # every start of the ranks gets another port
+        records, number = failure.begin_round(args.ranks, env["MASTER_PORT"])
+        if number:
+            go_on(env, rank, number)
     label = b"[%s:%d] " % (os.fsencode(failure.node_name()), rank) if world > 1 else b""
     log = None
     with contextlib.suppress(OSError):
@@ -142,7 +156,7 @@ def main() -> int:
         text = "cannot start %s on %s: %s" % (command[0], failure.node_name(), error.strerror)
         failure.problem(args.ranks, "program", text)
         status, tail, induced = 127 if isinstance(error, FileNotFoundError) else 126, b"", False
-    failure.record(args.ranks, rank, world, status, tail, induced)
+    failure.record(records, rank, world, status, tail, induced)
     return failure.exit_code(status)
 
 

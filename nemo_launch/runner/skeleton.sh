@@ -15,6 +15,7 @@ nl_host=${SLURMD_NODENAME:-$(uname -n)}
 nl_host=${nl_host%%.*}
 nl_world=$((nl_nodes * nl_ntasks_per_node))
 if [[ $nl_launcher = none ]]; then nl_processes=1; else nl_processes=$nl_world; fi
+if [[ $nl_launcher = torchrun || $nl_launcher = ft ]]; then nl_agent=1; else nl_agent=''; fi # one on each node
 if [[ " ${nl_srun_args[*]}" = *' --container-image'* ]]; then nl_contained=1; else nl_contained=''; fi
 nl_path=$PATH # of the tools here
 nl_library_path='' nl_pid='' nl_passed='' nl_caught='' nl_ended_by='' nl_started='' nl_log=$nl_job_dir/$NEMO_LAUNCH_JOB_ID.log
@@ -337,17 +338,25 @@ nl_source() { # nl_source FILE [NAME=VALUE]...: the variables that the machine's
   if [[ -z $nl_seen ]]; then nl_say "cannot use $1 on $nl_host: it ended the shell that read it"; fi
 }
 
+nl_last_round() { # of those of ft_launcher, which starts the ranks again: what came before the last one is history
+  local nl_round
+  nl_round=$(cat -- "$nl_ranks/round" 2>/dev/null)
+  if [[ -z $nl_round ]]; then return; fi
+  mv -f -- "$nl_ranks/$nl_round"/rank-* "$nl_ranks" 2>/dev/null
+  if [[ $nl_rc != 0 ]]; then mv -f -- "$nl_ranks/$nl_round/first-failure.json" "$nl_ranks" 2>/dev/null; fi
+}
+
 nl_use_nsys() { # what stands before the node's agent, and before the program of each rank
   local nl_words nl_options=("$nl_signal" "${nl_nsys[@]}" --) nl_which
   if [[ ${#nl_nsys[@]} = 0 ]]; then return; fi
   nl_words=(sh "$nl_job_dir/runner/nsys.sh" "$nl_ranks" "${nl_nsys_output:-$nl_job_dir/}" "profile-$nl_attempt")
   if [[ ${#nl_nsys_ranks[@]} != 0 ]]; then
     printf -v nl_which '%s,' "${nl_nsys_ranks[@]}"
-    if [[ $nl_launcher = torchrun ]]; then # a node without nsys is told before its agent meets the others
+    if [[ $nl_agent ]]; then # a node without nsys is told before its agent meets the others
       nl_nsys_agent=("${nl_words[@]}" none "${nl_options[@]}")
     fi
     nl_nsys_program=("${nl_words[@]}" "${nl_which%,}" "${nl_options[@]}")
-  elif [[ $nl_launcher = torchrun ]]; then
+  elif [[ $nl_agent ]]; then
     nl_nsys_agent=("${nl_words[@]}" all "${nl_options[@]}")
   elif [[ $nl_launcher = srun ]]; then
     nl_nsys_program=("${nl_words[@]}" first "${nl_options[@]}")
@@ -370,7 +379,7 @@ nl_start() { # runs the processes to their end: sets nl_rc
   if [[ ${#nl_interpreter[@]} = 0 ]]; then
     if [[ $nl_language = python ]]; then
       nl_run=("$nl_python" "${nl_run[@]}")
-    elif [[ $nl_launcher = torchrun || ${#nl_nsys_program[@]} != 0 ]]; then
+    elif [[ $nl_agent || ${#nl_nsys_program[@]} != 0 ]]; then
       if [[ $nl_contained ]]; then # which of them the image has is known in it
         # shellcheck disable=SC2016
         nl_run=(sh -c 'if command -v bash >/dev/null; then exec bash "$@"; else exec sh "$@"; fi' sh "${nl_run[@]}")
@@ -383,7 +392,7 @@ nl_start() { # runs the processes to their end: sets nl_rc
     nl_cpus=$(nl_node_cpus)
     nl_launch=(srun --export=ALL --kill-on-bad-exit=1 --wait=0)
     case $nl_launcher in
-    torchrun) nl_launch+=("--nodes=$nl_nodes" "--ntasks=$nl_nodes" --ntasks-per-node=1 "--cpus-per-task=$nl_cpus") ;;
+    torchrun | ft) nl_launch+=("--nodes=$nl_nodes" "--ntasks=$nl_nodes" --ntasks-per-node=1 "--cpus-per-task=$nl_cpus") ;;
     srun)
       nl_launch+=("--nodes=$nl_nodes" "--ntasks=$nl_world" "--ntasks-per-node=$nl_ntasks_per_node")
       nl_launch+=("--cpus-per-task=${nl_cpus_per_task:-$((nl_cpus < nl_ntasks_per_node ? 1 : nl_cpus / nl_ntasks_per_node))}")
@@ -395,21 +404,21 @@ nl_start() { # runs the processes to their end: sets nl_rc
     nl_launch+=("${nl_srun_args[@]}")
     if [[ $nl_container_name ]]; then nl_launch+=("--container-name=$nl_container_name-$NEMO_LAUNCH_JOB_ID"); fi
   fi
-  if [[ $nl_contained && ($nl_language = python || $nl_launcher = torchrun) ]]; then
+  if [[ $nl_contained && ($nl_language = python || $nl_agent) ]]; then
     nl_launch+=(sh "$nl_job_dir/runner/python.sh" "$nl_ranks" "$nl_python" "${PYTHONPATH:-}")
   fi
   if [[ $nl_library_path ]]; then # what the image or the node has comes after it
     # shellcheck disable=SC2016 # the other shell expands it
     nl_launch+=(sh -c 'export LD_LIBRARY_PATH="$0${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"; exec "$@"' "$nl_library_path")
   fi
-  if [[ ($nl_language = python || $nl_launcher = torchrun) && ${#nl_words[@]} != 0 ]]; then
+  if [[ ($nl_language = python || $nl_agent) && ${#nl_words[@]} != 0 ]]; then
     nl_launch+=(env "${nl_words[@]}")
   fi
-  if [[ $nl_launcher = torchrun ]]; then
+  if [[ $nl_agent ]]; then
     nl_launch+=("${nl_nsys_agent[@]}" "$nl_python" "$nl_job_dir/runner/node.py" --nodes "$nl_nodes" --nproc "$nl_ntasks_per_node"
-      --ranks "$nl_ranks" --work-dir "$nl_dir" ${nl_signal:+--ignore "$nl_signal"} ${nl_standalone:+--standalone} --)
+      --ranks "$nl_ranks" --work-dir "$nl_dir" ${nl_signal:+--ignore "$nl_signal"} ${nl_standalone:+--standalone} "${nl_ft[@]/#/--ft=}" --)
   fi
-  if [[ $nl_language = python || $nl_launcher = torchrun ]]; then
+  if [[ $nl_language = python || $nl_agent ]]; then
     # -I, -S: the user's PYTHONPATH must not stand in for modules that the runner itself imports
     nl_launch+=("$nl_python" -IBS "$nl_job_dir/runner/rank.py" "${nl_rank[@]}" -- "${nl_run[@]}")
   else
@@ -431,6 +440,7 @@ nl_start() { # runs the processes to their end: sets nl_rc
     if [[ -z $nl_caught ]]; then break; fi # else the signal ended wait, not the process
   done
   nl_pid=''
+  nl_last_round
 }
 
 # --- the way through -------------------------------------------------------------------------------------------------
@@ -497,7 +507,7 @@ if [[ $nl_setup ]]; then
   if [[ -z $nl_contained ]]; then nl_after_setup; fi
   if [[ $nl_rc != 0 && -z $nl_ended_by ]]; then nl_end "$nl_rc" setup "setup failed with exit code $nl_rc on $nl_host"; fi
 fi
-if [[ ($nl_language = python || $nl_launcher = torchrun) && -z $nl_contained ]] && ! nl_where "$nl_python" >/dev/null; then
+if [[ ($nl_language = python || $nl_agent) && -z $nl_contained ]] && ! nl_where "$nl_python" >/dev/null; then
   nl_end 127 python "there is no $nl_python on $nl_host. Set python to an interpreter that every node has."
 fi
 
@@ -506,7 +516,7 @@ export MASTER_ADDR=${MASTER_ADDR:-$nl_master} WORLD_SIZE=${WORLD_SIZE:-$nl_world
 nl_standalone='' nl_port=''
 if [[ ${MASTER_PORT:-} ]]; then
   : # the user's choice
-elif [[ $nl_launcher = torchrun && $nl_nodes = 1 ]]; then
+elif [[ $nl_agent && $nl_nodes = 1 ]]; then
   nl_standalone=1 # torchrun finds a free port itself
 elif [[ $nl_processes = 1 ]]; then
   export MASTER_PORT=$nl_master_port
@@ -525,7 +535,7 @@ if [[ $nl_port && $nl_rc != 0 && -z $nl_ended_by && -e $nl_ranks/port-taken ]]; 
   nl_lease_port $((nl_port + 1))
   nl_say "port $MASTER_PORT was taken on $nl_host meanwhile: starting again with $nl_port"
   export MASTER_PORT=$nl_port
-  rm -f -- "$nl_ranks"/*
+  rm -rf -- "${nl_ranks:?}"/*
   nl_start
 fi
 

@@ -10,6 +10,7 @@ import pytest
 from nemo_launch.cli.flags import BY_FIELD, FLAGS
 from nemo_launch.cli.parser import VERBS
 from nemo_launch.config.executor import CONFIGS, ExecutorConfig, LocalConfig, SlurmConfig
+from nemo_launch.config.ft import FtOptions
 from nemo_launch.config.nsys import NsysOptions
 from nemo_launch.executors.base import State
 from tests.docs.page import PAGES, ROOT, prose
@@ -17,12 +18,13 @@ from tests.lab import Launcher
 
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
 #: What several configs share, in tables of its own.
-SHARED = (ExecutorConfig, NsysOptions)
+SHARED = (ExecutorConfig, NsysOptions, FtOptions)
 SECTIONS: dict[str, type] = {
     "Fields of every executor": ExecutorConfig,
     "LocalConfig": LocalConfig,
     "SlurmConfig": SlurmConfig,
     "Profiling with nsys": NsysOptions,
+    "Fault tolerance": FtOptions,
 }
 _FLAG = re.compile(r"(?<![\w-])(--?[a-z][a-z0-9-]*)")
 

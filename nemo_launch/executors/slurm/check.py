@@ -66,7 +66,7 @@ def _torch(config: SlurmConfig, tasks: Sequence[Task]) -> Iterator[Problem]:
     """An interpreter that is here, too, is taken for the nodes' (a shared folder); others are tried by the job."""
     program = config.python or sys.executable
     brings_its_own = config.setup or any("PYTHONPATH" in env for env in (config.env_vars, *(t.env for t in tasks)))
-    wanted = any(launcher(config, task) == "torchrun" for task in tasks)
+    wanted = any(launcher(config, task) in ("torchrun", "ft") for task in tasks)
     if not wanted or brings_its_own or not os.path.isabs(program) or not os.access(program, os.X_OK):
         return
     if missing := interpreters.without_torch(program):

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from nemo_launch import layout, runner
-from nemo_launch.config import nsys, presets
+from nemo_launch.config import ft, nsys, presets
 from nemo_launch.config.executor import SlurmConfig
 from nemo_launch.executors.slurm import containers
 from nemo_launch.layout import TaskPaths
@@ -129,6 +129,7 @@ def values(
         "nl_resume_on": config.resume_on.causes,
         "nl_resume_codes": tuple(map(str, config.resume_on.codes)),
         "nl_max_restarts": config.max_restarts,
+        "nl_ft": ft.words(config),
         "nl_nsys": nsys.words(config),
         "nl_nsys_output": nsys.target(config, task.work_dir or config.work_dir or os.getcwd()),
         "nl_nsys_ranks": tuple(map(str, config.nsys_ranks)) if config.nsys_enabled else (),

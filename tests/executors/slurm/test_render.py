@@ -47,6 +47,14 @@ REQUESTS: dict[str, tuple[Task, dict[str, Any]]] = {
             "srun_args": ["--cpu-bind=cores"], "sbatch_args": ["--gres=shard:2", "--nice=10"], "python": "python3.11",
         },
     ),
+    "ft": (
+        PYTHON,
+        {
+            "nodes": 2, "ntasks_per_node": 8, "launcher": "ft", "ft_max_restarts": 5, "ft_rank_heartbeat_timeout": 90,
+            "ft_initial_rank_heartbeat_timeout": 600, "ft_restart_policy": "any-failed",
+            "ft_args": ["--ft-log-level=WARNING"],
+        },
+    ),
     "nsys": (
         PYTHON,
         {

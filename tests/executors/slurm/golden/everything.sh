@@ -56,6 +56,7 @@ nl_resume_on=()
 nl_resume_codes=()
 nl_max_restarts=10
 nl_margin=45
+nl_ft=()
 nl_nsys=()
 nl_nsys_output=''
 nl_nsys_ranks=()

@@ -39,6 +39,7 @@ nl_resume_on=()
 nl_resume_codes=()
 nl_max_restarts=10
 nl_margin=''
+nl_ft=()
 nl_nsys=( --trace=cuda,nvtx --kill=none --sample=none --force-overwrite=true --capture-range=cudaProfilerApi --capture-range-end=stop --cuda-memory-usage=true )
 nl_nsys_output=/home/ann/work/profiles/%h-%p
 nl_nsys_ranks=( 0 8 )

@@ -39,6 +39,7 @@ nl_resume_on=()
 nl_resume_codes=()
 nl_max_restarts=10
 nl_margin=''
+nl_ft=()
 nl_nsys=()
 nl_nsys_output=''
 nl_nsys_ranks=()

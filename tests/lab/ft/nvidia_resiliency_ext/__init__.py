@@ -1,0 +1,1 @@
+"""A stand-in for NVIDIA's package of this name."""
