@@ -63,6 +63,15 @@ def of_objects(root: Any, site: Site) -> Imports:
     return _imports(place, own, site)
 
 
+def of_work_dir(site: Site) -> Imports:
+    """For what is named and not looked at: the work dir.
+
+    Raises:
+        InputError: the code cannot be copied.
+    """
+    return _imports(_work_dir(site, (*site.leave_out, site.snapshots)), "", site)
+
+
 def _imports(place: Place, own: str, site: Site) -> Imports:
     snapshots = site.snapshots
     alone = [_is_alone(code) for code in place.codes]

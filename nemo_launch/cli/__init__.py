@@ -46,14 +46,20 @@ def _run(prog: str, words: list[str]) -> int:
 
 
 def _dispatch(prog: str, words: list[str]) -> int:
-    from nemo_launch.cli.parser import VERBS
+    from nemo_launch.cli.parser import COMMANDS, VERBS
 
-    if words and words[0] in VERBS:
+    asks = "-h" in words or "--help" in words
+    if words and words[0] in COMMANDS:
+        if not asks:
+            from nemo_launch.cli import automodel
+
+            return automodel.run(prog, words)
+    elif words and words[0] in VERBS:
         from importlib import import_module
 
         verb = import_module(f"nemo_launch.cli.{words[0].replace('-', '_')}")
         return int(verb.run(prog, words[1:]))
-    if "-h" in words or "--help" in words:
+    if asks:
         from nemo_launch.cli.parser import launch_parser
 
         launch_parser(prog).parse_known_args(words[: words.index("--")] if "--" in words else words)

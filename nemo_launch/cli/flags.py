@@ -37,6 +37,9 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             "",
             "script or recipe file; absolute, or below the work dir, this dir or recipes/",
         ),
+        Flag(
+            ("-c",), "FILE", "", "AutoModel YAML: says what to run, and in slurm: where; --KEY.SUB=VALUE overrides it"
+        ),
         Flag(("--experiment-name",), "TITLE", "", "title of the experiment (default: the script's name)"),
         Flag(("-d", "--work-dir"), "DIR", "work_dir", "directory the script works in (default: this one)"),
         Flag(("--env",), "NAME[=VALUE]", "env_vars", "variable for the job; without =VALUE: as it is set here", True),
@@ -54,7 +57,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         ),
         Flag(("-p", "--partition"), "NAME", "partition", "Slurm partition (default of run.py: general)"),
         Flag(("-n", "--nodes"), "N", "nodes", "number of nodes"),
-        Flag(("--ntasks-per-node",), "N", "ntasks_per_node", "processes on each node"),
+        Flag(("--nproc-per-node", "--ntasks-per-node"), "N", "ntasks_per_node", "processes on each node"),
         Flag(("--gpus-per-node",), "N", "gpus_per_node", "GPUs on each node"),
         Flag(("--cpus-per-task",), "N", "cpus_per_task", "processors for each process"),
         Flag(("--mem",), "SIZE", "mem", "memory per node, such as 64G; 0 means all"),

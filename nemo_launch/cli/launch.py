@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -16,17 +17,30 @@ if TYPE_CHECKING:
     from nemo_launch.experiments.observing import TaskStatus
 
 
-def run(prog: str, argv: list[str]) -> int:
-    """Launch what the command line asks for."""
+def run(prog: str, argv: list[str], command: tuple[str, str] | None = None) -> int:
+    """Launch what the command line asks for; ``command``: as in ``finetune llm``."""
     flags, words, unknown = split_launch(prog, argv)
     if flags.version:
         import nemo_launch
 
         output.say(f"nemo_launch {nemo_launch.__version__}\n")
         return 0
+    if command or flags.c is not None:
+        return _automodel(prog, flags, words, unknown, command)
     from nemo_launch.cli.request import build
 
     return go(prog, flags, build(prog, flags, words, unknown))
+
+
+def _automodel(
+    prog: str, flags: argparse.Namespace, words: list[str], unknown: list[str], command: tuple[str, str] | None
+) -> int:
+    from nemo_launch.automodel import inside
+    from nemo_launch.cli import automodel
+
+    if inside.torchrun(os.environ):
+        return automodel.inside(prog, flags, words, unknown, command)
+    return go(prog, flags, automodel.build(prog, flags, words, unknown, command))
 
 
 def go(prog: str, flags: argparse.Namespace, asked: request.Request) -> int:
@@ -113,6 +127,8 @@ def _see_through(prog: str, flags: argparse.Namespace, asked: request.Request) -
     except KeyboardInterrupt:
         return waiting.detached(prog, asked.experiment)
     code = 130 if interrupted else verbs.verdict(statuses)
+    if code == 1 and asked.keeps_code:
+        code = verbs.own_code(statuses)
     try:
         if show_logs and not flags.json:
             output.say("\n\n" if midline else "\n")

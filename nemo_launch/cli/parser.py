@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from nemo_launch.cli.flags import Flag
 
 VERBS = {
+    "finetune": "AutoModel: finetune llm -c FILE (see -c); also pretrain, kd and benchmark",
     "status": "state of an experiment's tasks",
     "logs": "what the tasks print",
     "cancel": "end tasks for sure",
@@ -20,6 +21,9 @@ VERBS = {
     "profiles": "the named executors of profiles.yaml",
     "import-image": "turn an image of a registry into a .sqsh file, by a Slurm job",
 }
+
+#: Those of AutoModel: each is followed by a domain, as in ``finetune llm`` (see ``automodel.commands``).
+COMMANDS = ("finetune", "pretrain", "kd", "benchmark")
 
 #: Commands of other versions: whoever has read of them should not be told that a script is missing.
 LATER = ("rl", "attach", "node-shell")
@@ -117,7 +121,8 @@ def launch_parser(prog: str) -> Parser:
     verbs = "\n".join(f"  {verb:<{width}}  {what}" for verb, what in VERBS.items())
     parser = Parser(
         prog,
-        usage=f"{prog} [flags] -s SCRIPT [arguments of the script]\n       {prog} COMMAND …",
+        usage=f"{prog} [flags] -s SCRIPT [arguments of the script]\n"
+        f"       {prog} [finetune llm] [flags] -c FILE [overrides]\n       {prog} COMMAND …",
         description="Start a training script here or on Slurm, and show how it is doing.",
         epilog=_EPILOG.replace("run.py", prog) + verbs,
     )

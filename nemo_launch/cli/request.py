@@ -36,6 +36,8 @@ class Request(NamedTuple):
     titled: bool
     """Whether the user gave the title; else the script's name is it."""
     notes: tuple[str, ...] = ()
+    keeps_code: bool = False
+    """Whether a run that is waited for and fails gives its own exit code, instead of 1."""
 
     def named(self, error: InputError) -> InputError:
         """The same error in the words of the command line: flags for fields."""

@@ -48,6 +48,14 @@ def task(owner: Experiment, name: str) -> str:
     raise NotFound(Problem(f"{owner.id} has no task {name!r}", "", hint))
 
 
+def own_code(statuses: list[TaskStatus]) -> int:
+    """The exit code of the first task that did not succeed, 128 and more for a signal; 1 where it is not known."""
+    for status in statuses:
+        if status.observation.state != "SUCCEEDED":
+            return status.observation.exit_code or 1
+    return 0
+
+
 def verdict(statuses: list[TaskStatus]) -> int:
     """Exit code after waiting: 0 when all succeeded, else 1."""
     return 0 if all(status.observation.state == "SUCCEEDED" for status in statuses) else 1

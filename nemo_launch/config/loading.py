@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import stat
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -13,6 +15,10 @@ if TYPE_CHECKING:
     import yaml
 
 _LIMIT = 1 << 20
+#: Values that a file may have when its aliases are written out; more are a mistake, or meant to fill the memory.
+_MOST = 100_000
+#: YAML 1.1 reads ``1e-5`` as text, which nobody means.
+_FLOAT = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+\Z", re.ASCII)
 #: Values of these mappings are text as it is written: ``1.10`` is no number there, ``yes`` no truth value.
 _AS_WRITTEN = "env_vars"
 
@@ -24,6 +30,7 @@ class Document:
     source: str
     values: dict[Any, Any]
     _node: Any = field(default=None, repr=False)
+    text: str = field(default="", repr=False)
 
     def where(self, *keys: object) -> str:
         """``file:line`` of a key under keys; of the nearest key above it where it has no line of its own."""
@@ -36,6 +43,12 @@ class Document:
             line = name.start_mark.line + 1
         return f"{self.source}:{line}" if line else self.source
 
+    def spans(self) -> dict[Any, tuple[int, int]]:
+        """The lines of each key of the top: (number of the first, counted from 0; of the first behind them)."""
+        starts = [(key.value, key.start_mark.line) for key, _ in getattr(self._node, "value", ())]
+        ends = [line for _, line in starts[1:]] + [1 << 62]
+        return {key: (start, end) for (key, start), end in zip(starts, ends, strict=True)}
+
 
 def read(path: str | os.PathLike[str]) -> Document:
     """Read a YAML file.
@@ -45,6 +58,8 @@ def read(path: str | os.PathLike[str]) -> Document:
     """
     source = os.fspath(path)
     try:
+        if _is_named_pipe(source):
+            raise InputError(Problem("it is a named pipe, and may never be written to", source, "Name a YAML file."))
         with open(source, "rb") as file:
             data = file.read(_LIMIT + 1)
     except OSError as error:
@@ -55,6 +70,14 @@ def read(path: str | os.PathLike[str]) -> Document:
     if len(data) > _LIMIT:
         raise InputError(Problem("it is larger than 1 MiB, which no file of settings is", source))
     return parse(data, source)
+
+
+def _is_named_pipe(source: str) -> bool:
+    """One with a place of its own; that of ``<(command)`` has none, and is read."""
+    try:
+        return stat.S_ISFIFO(os.stat(os.path.realpath(source)).st_mode)
+    except OSError:
+        return False  # whatever it is, opening it says more
 
 
 def parse(data: bytes | str, source: str) -> Document:
@@ -71,7 +94,7 @@ def parse(data: bytes | str, source: str) -> Document:
             if not isinstance(node, yaml.MappingNode):
                 raise _wrong(source, node, "the file is not a mapping", "Write it as `name: value` lines.")
             _prepare(node, source)
-            return Document(source, loader.construct_document(node), node)
+            return Document(source, loader.construct_document(node), node, text)
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
@@ -98,7 +121,8 @@ def _loader() -> type[yaml.SafeLoader]:
         """Our own, so that what others register on theirs stays out, and ours stays here."""
 
     Loader.yaml_constructors = dict(yaml.SafeLoader.yaml_constructors)
-    Loader.yaml_implicit_resolvers = dict(yaml.SafeLoader.yaml_implicit_resolvers)
+    Loader.yaml_implicit_resolvers = {key: [*known] for key, known in yaml.SafeLoader.yaml_implicit_resolvers.items()}
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789"))
     return Loader
 
 
@@ -106,6 +130,7 @@ def _prepare(top: yaml.Node, source: str) -> None:
     """Refuse keys that stand twice (YAML would keep the last and say nothing); keep what must stay as written."""
     import yaml
 
+    _bounded(top, source)
     seen: set[int] = set()
     waiting = [top]
     problems = []
@@ -132,6 +157,28 @@ def _prepare(top: yaml.Node, source: str) -> None:
                 value.value = [(name, _as_text(entry)) for name, entry in value.value]
     if problems:
         raise InputError(sorted(problems, key=lambda problem: int(problem.where.rpartition(":")[2])))
+
+
+def _bounded(top: yaml.Node, source: str) -> None:
+    """Refuse aliases that lead in a circle, and those that stand for more than anybody could have written."""
+    sizes: dict[int, int] = {}
+
+    def size(node: yaml.Node) -> int:
+        if not isinstance(node.value, list):
+            return 1
+        known = sizes.get(id(node))
+        if known == 0:
+            raise _wrong(source, node, "it contains itself, by an alias", "Write it out.")
+        if known is None:
+            sizes[id(node)] = 0
+            parts = (part for entry in node.value for part in (entry if isinstance(entry, tuple) else (entry,)))
+            known = sizes[id(node)] = 1 + sum(map(size, parts))
+            if known > _MOST:
+                what = f"with its aliases written out it has more than {_MOST} values"
+                raise _wrong(source, node, what, "Use fewer.")
+        return known
+
+    size(top)
 
 
 def _as_text(node: yaml.Node) -> yaml.Node:

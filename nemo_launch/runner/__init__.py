@@ -16,6 +16,7 @@ engine, so they are real bash that shellcheck reads. Slurm and Local use the sam
     build.py      … builds the graph, as fiddle would
     factories.py  … its Partials and ArgFactories
     sources.py    … functions and classes that travelled as text
+    automodel.py  a recipe that is an AutoModel YAML: the program itself, beside its config
     rank.sh       the same for other programs, with nothing but /bin/sh and basic utilities
     nsys.sh       … under nsys profile
     python.sh     in a container, before Python: is there one, and a new enough one?

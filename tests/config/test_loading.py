@@ -56,6 +56,11 @@ def test_env_vars_stay_as_they_are_written() -> None:
     assert parse("nodes: &n 2\nenv_vars: {N: *n}", "f.yaml").values == {"nodes": 2, "env_vars": {"N": "2"}}
 
 
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join(10 * [f'*a{n - 1}'])}]\n" for n in range(1, 10)
+)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -74,6 +79,9 @@ def test_env_vars_stay_as_they_are_written() -> None:
         ("a: b: c\n", "f.yaml:1: it is not YAML: mapping values are not allowed here"),
         ("a: *x\n", "f.yaml:1: it is not YAML: found undefined alias"),
         ("a: 1\nb: \x07\n", "f.yaml:2: it holds the character '\\x07', which YAML does not allow"),
+        ("a: &a [1, *a]\n", "f.yaml:1: it contains itself, by an alias. Write it out."),
+        ("a: &a {b: {c: *a}}\n", "f.yaml:1: it contains itself"),
+        (BOMB, "with its aliases written out it has more than 100000 values"),
         ("a: 2024-13-45\n", "f.yaml: it holds a value that YAML cannot read: "),
         ("a: " + "[" * 3000 + "]" * 3000, "f.yaml: it is nested too deeply"),
         (b"a: 1\nb: \xff\n", "f.yaml:2: it is not UTF-8 text. Save it as UTF-8."),
@@ -94,14 +102,23 @@ def test_all_keys_that_stand_twice_are_named() -> None:
     ]
 
 
+def test_numbers_with_an_exponent_are_numbers_where_settings_take_any() -> None:
+    assert parse("lr: 1e-5\nbig: 2E+3\nname: '1e5'\nplain: 1.5\ntext: 1e5x\n", "f.yaml").values == {
+        "lr": 1e-5, "big": 2000.0, "name": "1e5", "plain": 1.5, "text": "1e5x",
+    }  # fmt: skip
+
+
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     big = tmp_path / "big.yaml"
     big.write_bytes(b"#" * (1 << 20) + b"\n")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
     cases: list[tuple[str | Path, str]] = [
         (tmp_path / "none.yaml", "none.yaml: cannot be read: No such file or directory"),
         (tmp_path, "it is a directory"),
         (big, "it is larger than 1 MiB"),
         (Path("/dev/zero"), "it is larger than 1 MiB"),
+        (pipe, "it is a named pipe, and may never be written to"),
         ("a\0b", "it holds a NUL byte"),
     ]
     for path, message in cases:
@@ -124,6 +141,7 @@ def test_loaders_of_others_are_left_alone_and_theirs_do_not_reach_ours() -> None
         "from nemo_launch.config.loading import parse\n"
         "parse('a: 1', 'f')\n"
         "assert dict(yaml.SafeLoader.yaml_constructors) == before\n"
+        "assert yaml.safe_load('1e-5') == '1e-5'\n"
         "yaml.SafeLoader.add_constructor('!late', lambda loader, node: 1)\n"
         "try: parse('a: !late 1', 'f')\n"
         "except Exception as error: print(type(error).__name__)\n"

@@ -67,7 +67,7 @@ class Reader:
 
 
 def _copy_checkout(target: Path) -> None:
-    argv = ["git", "-C", str(ROOT), "ls-files", "-z", "--", "run.py", "nemo_launch", "recipes", "README.md"]
+    argv = ["git", "-C", str(ROOT), "ls-files", "-z", "--", "run.py", "nemo_launch", "recipes", "examples", "README.md"]
     names = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=150).stdout
     pack = subprocess.run(
         ["tar", "-C", str(ROOT), "--null", "--ignore-failed-read", "-T", "-", "-c"],
