@@ -57,6 +57,11 @@ class ExecutorConfig:
     signal: str | None = None
     """Also send this signal (such as USR1) to the processes then; default: only the checkpoint-requested file,
     because a process without a handler dies of it."""
+    resume_on: ResumeOn = ResumeOn()
+    """Causes after which the job is started again: ``timeout``, ``error`` or ``error:1,7`` (only these exit codes), on
+    Slurm also ``preempted`` and ``node_fail``, with commas between them; default: never."""
+    max_restarts: int = MAX_RESTARTS
+    """How often at most, whatever the causes; a restart by hand (``scontrol requeue``) is always let through."""
 
     def margin_seconds(self) -> int | None:
         """Seconds between the checkpoint request and the time limit; None: there is no limit."""
@@ -119,11 +124,6 @@ class SlurmConfig(FtOptions, NsysOptions, ExecutorConfig):
     master_port: int = 13742
     """First port tried for the rendezvous; the job takes the next free one if it is taken. torchrun on a single node
     finds one itself."""
-    resume_on: ResumeOn = ResumeOn()
-    """Causes after which the job is started again: ``preempted``, ``timeout``, ``node_fail``, ``error`` or
-    ``error:1,7`` (only these exit codes), with commas between them; default: never."""
-    max_restarts: int = MAX_RESTARTS
-    """How often at most, whatever the causes; a restart by hand (``scontrol requeue``) is always let through."""
     setup: str | None = None
     """Shell text run once on the first node before the processes start (module load …)."""
     srun_args: tuple[str, ...] = ()

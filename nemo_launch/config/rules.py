@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 from nemo_launch.config import ft, nsys, options, presets
 from nemo_launch.config.durations import Duration
-from nemo_launch.config.executor import ExecutorConfig, SlurmConfig
+from nemo_launch.config.executor import ExecutorConfig, LocalConfig, SlurmConfig
 from nemo_launch.config.mounts import VolumeMapping
 from nemo_launch.config.nsys import NsysOptions
+from nemo_launch.config.resume import MAX_RESTARTS
 from nemo_launch.errors import Problem
 
 _FOLDERS = ("work_dir", "log_dir", "cache_dir", "data_dir", "job_dir", "container_workdir")
@@ -35,6 +36,8 @@ _NEEDED_BY = {
 def validate(config: ExecutorConfig) -> list[Problem]:
     """What is wrong with the values together; ``where`` of each problem is the field's name."""
     found = [problem for rule in (_lines, _folders, _counts, _times, _names, nsys.problems) for problem in rule(config)]
+    if isinstance(config, LocalConfig):
+        found += _causes(config)
     if isinstance(config, SlurmConfig):
         found += [
             problem
@@ -59,9 +62,18 @@ def without_effect(config: ExecutorConfig) -> list[str]:
         found.append("nsys_capture_range_end has no effect without nsys_capture_range")
     if isinstance(config, SlurmConfig):
         found += ft.without_effect(config)
-    if isinstance(config, SlurmConfig) and not config.resume_on and config.max_restarts != SlurmConfig().max_restarts:
+    if not config.resume_on and config.max_restarts != MAX_RESTARTS:
         found.append("max_restarts has no effect without resume_on")
+    if isinstance(config, LocalConfig) and "timeout" in config.resume_on.causes and config.time is None:
+        found.append("timeout in resume_on has no effect without time")
     return found
+
+
+def _causes(config: LocalConfig) -> Iterator[Problem]:
+    foreign = [cause for cause in config.resume_on.causes if cause in ("preempted", "node_fail")]
+    if foreign:
+        what = f"{' and '.join(foreign)}: nobody preempts a task on this machine, and its supervisor fails with it"
+        yield Problem(what, "resume_on", "Here there are timeout, error and error:CODE,CODE.")
 
 
 def _lines(config: ExecutorConfig) -> Iterator[Problem]:

@@ -62,7 +62,7 @@ class Configured(Generic[C]):
         if self._config is None and self._record is not None:  # which has what is no default
             policy, most = self._record.get("resume_on", "never") != "never", self._record.get("max_restarts")
         else:
-            policy, most = getattr(self.config, "resume_on", None), getattr(self.config, "max_restarts", None)
+            policy, most = bool(self.config.resume_on), self.config.max_restarts
         if not policy:
             return 1
         from nemo_launch.config.resume import MAX_RESTARTS

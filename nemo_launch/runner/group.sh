@@ -8,6 +8,10 @@ shift
 attempt=$NEMO_LAUNCH_JOB_ID-${SLURM_RESTART_COUNT:-0} dir=$NEMO_LAUNCH_TASK_DIR
 ranks=$NEMO_LAUNCH_TASK_DIR/ranks-$attempt
 declare -A pids codes
+# On this machine all attempts have one job; on Slurm a follow-up job counts from 0 again.
+if [[ -z ${SLURM_RESTART_COUNT:-} && -d $dir/ranks-$NEMO_LAUNCH_JOB_ID-$NEMO_LAUNCH_ATTEMPT ]]; then
+  attempt=$NEMO_LAUNCH_JOB_ID-$NEMO_LAUNCH_ATTEMPT ranks=$dir/ranks-$attempt
+fi
 readers=() told='' ending='' first='' since=0
 
 say() { printf 'nemo_launch: %s\n' "$*"; }

@@ -7,7 +7,7 @@
 
 shopt -u patsub_replacement 2>/dev/null # bash 5.2: & in a replacement would mean the match
 export NEMO_LAUNCH_JOB_ID=${SLURM_JOB_ID:-${NEMO_LAUNCH_JOB_ID:-$$}}
-if [[ $nl_scheduler = slurm ]]; then nl_restart=${SLURM_RESTART_COUNT:-0}; else nl_restart=0; fi
+if [[ $nl_scheduler = slurm ]]; then nl_restart=${SLURM_RESTART_COUNT:-0}; else nl_restart=${NEMO_LAUNCH_ATTEMPT:-0}; fi
 nl_job=$NEMO_LAUNCH_JOB_ID
 nl_attempt=$nl_job-$nl_restart
 nl_ranks=$nl_job_dir/ranks-$nl_attempt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nemo_launch import identity
@@ -46,16 +46,16 @@ def load(data: bytes | None) -> dict[str, Any]:
 def judge(facts: Facts, processes_live: bool | None = None) -> Observation | None:
     """The truth. None: its supervisor is dead, so look whether its processes live, read everything again, and ask
     with what was seen."""
-    said, word = facts.state, facts.state.get("state")
+    said, word, again = facts.state, facts.state.get("state"), bool(facts.state.get("restart"))
     if word == "skipped":
         reason = f"not started: {said.get('blame')} did not succeed"
         return _observation(facts, State.CANCELLED, reason, skipped=True)
     if word == "cancelled":
-        return _observation(facts, State.CANCELLED, "cancelled before it started")
+        return _observation(facts, State.CANCELLED, "cancelled" if again else "cancelled before it started")
     if word == "ended":
         return _ended(facts)
     ending = said.get("cause")  # TERM was sent: not over before all processes are gone
-    if facts.finished and not ending:
+    if facts.finished and not ending and not said.get("decides"):  # else the supervisor may start it again
         return _ended(facts)
     alive = identity.alive(facts.supervisor) if facts.supervisor else False
     if alive is None:
@@ -65,10 +65,14 @@ def judge(facts: Facts, processes_live: bool | None = None) -> Observation | Non
         reason = f"runs on {where}: whether it still does can only be seen there"
         return _ended(facts) if facts.finished else _observation(facts, State.UNKNOWN, reason)
     if alive:
+        if word == "waiting" and again:
+            why = "it reached its time limit" if said.get("why") == "timeout" else "it failed"
+            seen = _observation(facts, State.PENDING, TURN if said.get("turns") else f"starting again, because {why}")
+            return replace(seen, restarting=True)
         if word == "waiting":
             return _observation(facts, State.PENDING, TURN if said.get("turns") else "starting")
-        why = {"cancelled": "is being cancelled", "timeout": "reached its time limit and is being ended"}
-        return _observation(facts, State.RUNNING, why.get(str(ending), ""))
+        text = {"cancelled": "is being cancelled", "timeout": "reached its time limit and is being ended"}
+        return _observation(facts, State.RUNNING, text.get(str(ending), "ending" if facts.finished else ""))
     return None if processes_live is None else _unsupervised(facts, processes_live)
 
 
@@ -95,7 +99,8 @@ def _unsupervised(facts: Facts, processes_live: bool) -> Observation:
         return _observation(facts, State.FAILED, "ended without an exit code (killed), as did its supervisor")
     if not facts.state and not facts.supervisor:
         return _observation(facts, State.UNKNOWN, f"there is no readable {facts.job.paths.state}")
-    return _observation(facts, State.FAILED, f"never started: {how} before its turn came")
+    when = "started again" if facts.state.get("restart") else "started"
+    return _observation(facts, State.FAILED, f"never {when}: {how} before its turn came")
 
 
 def _ended(facts: Facts) -> Observation:
@@ -133,6 +138,7 @@ def _observation(
         raw=raw,
         reason=reason,
         exit_code=code,
+        attempt=outcome.attempt,
         nodes=str(facts.supervisor.get("host", "")),
         submitted=facts.job.submitted or facts.job.intended,
         started=began,

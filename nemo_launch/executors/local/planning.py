@@ -50,6 +50,9 @@ def _plan(executor: LocalExecutor, task: Task, paths: TaskPaths, member: bool = 
         "nl_nsys_output": nsys.target(config, preflight.work_dir(config, task)),
         "nl_nsys_ranks": tuple(map(str, config.nsys_ranks)) if config.nsys_enabled else (),
         "nl_member": "1" if member else "",
+        "nl_resume_on": () if member else config.resume_on.causes,
+        "nl_resume_codes": tuple(map(str, config.resume_on.codes)),
+        "nl_max_restarts": config.max_restarts,
     }
     needed = runner.files(task.language, preflight.launcher(config, task), nsys=config.nsys_enabled)
     return Plan(

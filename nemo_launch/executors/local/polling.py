@@ -64,6 +64,9 @@ def facts(transport: Transport, jobs: Sequence[Job]) -> dict[str, Facts]:
     for job in known:
         outcome = outcomes.get(job.key) or Outcome()
         states = load(files.get(job.paths.state)), load(files.get(_supervisor(job)))
+        restart = states[0].get("restart", 0)
+        if restart > outcome.attempt:  # what is written is of the attempt before
+            outcome = Outcome(attempt=restart, owner=outcome.owner, cancelled=outcome.cancelled)
         found[job.key] = Facts(job, *states, outcome.cancelled, outcome)
     return found
 

@@ -38,7 +38,14 @@ class Run:
     time: float | None = None
     margin: float | None = None
     signal: int | None = None
+    resume_on: list[str] = field(default_factory=list)
+    """Causes after which it is started again: timeout, error."""
+    resume_codes: list[int] = field(default_factory=list)
+    """Exit codes that count as error; empty: all."""
+    max_restarts: int = 0
 
+    restart: int = field(default=0, init=False)
+    """How often it was started before."""
     state: str = field(default="waiting", init=False)
     """waiting, running, then for good: ended, skipped (a predecessor did not succeed), cancelled (never started)."""
     said: dict[str, Any] = field(default_factory=dict, init=False)
@@ -49,6 +56,8 @@ class Run:
     _look: float = field(default=_LOOK, init=False)
     _swept: bool = field(default=False, init=False)
     """What the batch script left behind got its TERM."""
+    _asked: bool = field(default=False, init=False)
+    """It was told that its end is near."""
     _known: set[processes.Process] = field(default_factory=set, init=False)
 
     @property
@@ -91,7 +100,7 @@ class Run:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     cwd=self.cwd,
-                    env={**self.env, "NEMO_LAUNCH_JOB_ID": str(os.getpid())},
+                    env={**self.env, "NEMO_LAUNCH_JOB_ID": str(os.getpid()), "NEMO_LAUNCH_ATTEMPT": str(self.restart)},
                     start_new_session=True,
                 )
         except OSError as error:
@@ -99,16 +108,19 @@ class Run:
             self.become("ended", started=time.time(), ended=time.time(), cause="start", reason=reason)
             return
         finally:
-            self.env.clear()  # the secrets are not needed any more
+            if not self._may_restart:
+                self.env.clear()  # the secrets are not needed any more
         now = time.monotonic()
         if self.time is not None:
             self.alarms["limit"] = now + self.time
             if self.margin is not None:
                 self.alarms["checkpoint"] = now + self.time - self.margin
-        self.become("running", started=time.time(), **identity.of(self.process.pid))
+        decides = {"decides": True} if self.resume_on else {}
+        self.become("running", started=time.time(), **decides, **identity.of(self.process.pid))
 
     def ask_to_save(self) -> None:
         """The end is near: leave the marker that recipes poll, and send the signal that was asked for."""
+        self._asked = True
         self._to_script(signals.SIGUSR1)  # it writes the marker, and a line in the log
         if self.signal is not None:
             script = self.process.pid if self.process else None
@@ -138,7 +150,7 @@ class Run:
             if self.alarms.pop(alarm, None) is None:
                 continue  # one before it has settled this one
             if alarm == "checkpoint":
-                if os.path.exists(self.paths.started(str(os.getpid()), 0)):
+                if os.path.exists(self.paths.started(str(os.getpid()), self.restart)):
                     self.ask_to_save()
                 else:  # before it listens, the signal would end it
                     self.alarms[alarm] = now + _LOOK
@@ -179,14 +191,59 @@ class Run:
             how |= {"code": code} if code >= 0 else {"signal": processes.signal_name(-code)}
             if code < 0 and "cause" not in self.said and os.path.exists(self.paths.cancelled):
                 how["cause"] = "cancelled"  # by a launcher that found this process too slow
+        if not reason and (cause := self._cause(code)) and self._restarts(cause, code):
+            return
+        if self.said.get("not_again"):
+            how["reason"] = self.said.pop("not_again")
+        self.said.pop("decides", None)
+        self.env.clear()
         self.become("ended", ended=time.time(), **how)
+
+    @property
+    def _may_restart(self) -> bool:
+        return bool(self.resume_on) and self.restart < self.max_restarts
+
+    def _cause(self, code: int | None) -> str | None:
+        """Why it has ended, as ``resume_on`` calls it; None: it was done, or somebody ended it."""
+        if os.path.exists(self.paths.cancelled):  # cancelled is cancelled, whatever else happened
+            return None
+        if "cause" in self.said:
+            return "timeout" if self.said["cause"] == "timeout" else None
+        if self._asked and self.signal is not None and code == 128 + self.signal:
+            return "timeout"
+        # What ends the batch script from outside leaves no such record: it is no error of the program.
+        failed = bool(code) and self._record().get("cause") in ("ended", "setup", "port", "workdir")
+        return "error" if failed and (not self.resume_codes or code in self.resume_codes) else None
+
+    def _restarts(self, cause: str, code: int | None) -> bool:
+        """Get ready for the next attempt, if the policy has one; the loop starts it."""
+        if cause not in self.resume_on:
+            return False
+        if not self._may_restart:
+            times = f"it has been {self.restart} times, which is the most (max_restarts)"
+            self.said["not_again"] = f"not started again: {times}"
+            return False
+        try:
+            path = self.paths.restart(str(os.getpid()), self.restart)
+            records.write_json(path, {"schema_version": 1, "cause": cause, "code": code})
+        except RecordError as error:  # a full disk keeps no marker of a cancellation, either
+            print(error, file=sys.stderr, flush=True)
+            return False
+        self.restart += 1
+        self.process, self._known, self._swept, self._asked, self._look = None, set(), False, False, _LOOK
+        self.said = {name: self.said[name] for name in ("turns",) if name in self.said}
+        self.become("waiting", restart=self.restart, why=cause)
+        return True
 
     def _ended_by_itself(self) -> bool:
         """Its batch script had come to the end before TERM got there: only leftovers were ended."""
+        return self._record().get("cause") == "ended"
+
+    def _record(self) -> dict[str, Any]:
+        """What the batch script wrote about its end; empty: nothing."""
         with contextlib.suppress(RecordError):
-            record = records.read_json(self.paths.exit_record(str(os.getpid()), 0))
-            return record is not None and record.get("cause") == "ended"
-        return False
+            return records.read_json(self.paths.exit_record(str(os.getpid()), self.restart)) or {}
+        return {}
 
     def _to_script(self, number: int) -> None:
         """A signal to the batch script alone."""

@@ -55,6 +55,9 @@ def _request(executor: LocalExecutor, plan: Plan) -> dict[str, Any]:
         "grace": config.grace.seconds,
         "time": config.time.seconds if config.time else None,
         "margin": config.margin_seconds(),
+        "resume_on": list(config.resume_on.causes),
+        "resume_codes": list(config.resume_on.codes),
+        "max_restarts": config.max_restarts,
         "signal": int(signal.Signals[f"SIG{config.signal}"]) if config.signal else None,
     }
 

@@ -13,20 +13,9 @@ import pytest
 
 from nemo_launch.executors.base import State
 from tests.conformance.site import Run, Site
+from tests.conformance.test_restarts import PAYLOAD, attempts
 from tests.executors.slurm.conftest import Counting, make_site
 from tests.lab import Lab
-
-#: Tells its attempt, then does what the first argument says for it (the second for the second attempt …).
-PAYLOAD = """#!/bin/bash
-echo "attempt $NEMO_LAUNCH_ATTEMPT from ${NEMO_LAUNCH_RESTORE_FROM:-the start}"
-mkdir -p "$NEMO_LAUNCH_TASK_DIR/checkpoints/step-$NEMO_LAUNCH_ATTEMPT"
-ln -sfn "step-$NEMO_LAUNCH_ATTEMPT" "$NEMO_LAUNCH_TASK_DIR/checkpoints/latest"
-shift "$NEMO_LAUNCH_ATTEMPT"
-case $1 in
-wait) while :; do sleep 0.1; done ;;
-*) exit "$1" ;;
-esac
-"""
 
 
 def root(lab: Lab, *argv: str) -> str:
@@ -43,53 +32,12 @@ def bare(slurm_noacct: Lab, workspace: Path, transport: Counting, monkeypatch: p
     yield from make_site(slurm_noacct, workspace, transport, monkeypatch)
 
 
-def attempts(run: Run) -> list[str]:
-    return [line for line in run.log("a").splitlines() if line.startswith("attempt ")]
-
-
 def job_id(run: Run) -> str:
     (job,) = run.jobs("a")
     return str(job.handle)
 
 
-# -- errors -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_an_error_that_the_policy_names_starts_again_at_the_latest_checkpoint(site: Site) -> None:
-    run = site.launch(
-        site.task("a", PAYLOAD, "7", "9", "0"),
-        site.task("b", "#!/bin/sh\necho dependant\n", after=["a"]),
-        resume_on="error:7,9",
-    )
-    latest = run.where("a").job_dir + "/checkpoints/latest"
-    again = run.until(lambda seen: seen["a"].restarting)
-    assert again["a"].state in (State.PENDING, State.RUNNING) and again["a"].attempt == 1
-    seen = run.wait(120)
-    assert (seen["a"].state, seen["a"].attempt, seen["a"].exit_code) == (State.SUCCEEDED, 2, 0)
-    assert attempts(run) == ["attempt 0 from the start", f"attempt 1 from {latest}", f"attempt 2 from {latest}"]
-    assert seen["b"].state is State.SUCCEEDED and run.log("b") == "dependant\n"
-    log = run.log("a")
-    assert "nemo_launch: it failed with exit code 7: it will start again (restart 1 of at most 10)\n" in log
-    assert "nemo_launch: attempt 3 of at most 11, because it failed\n" in log
-
-
-@pytest.mark.parametrize(
-    ("policy", "codes", "reason"),
-    [
-        ({}, ["7"], "failed first: exit 7"),
-        ({"resume_on": "error:9,timeout"}, ["7"], "failed first: exit 7"),
-        ({"resume_on": "error", "max_restarts": 1}, ["7", "8"], "not started again: it has been 1 times"),
-    ],
-)
-def test_an_error_that_the_policy_does_not_have_or_no_more_is_the_end(
-    site: Site, policy: dict[str, object], codes: list[str], reason: str
-) -> None:
-    run = site.launch(site.task("a", PAYLOAD, *codes, "0"), **policy)
-    seen = run.wait()["a"]
-    assert (seen.state, seen.exit_code) == (State.FAILED, int(codes[-1]))
-    assert reason in seen.reason
-    assert len(attempts(run)) == len(codes)
+# -- errors (more of them, on every executor: tests/conformance/test_restarts.py) --------------------------------------
 
 
 def test_where_the_site_does_not_requeue_a_follow_up_job_goes_on(site: Site, slurm: Lab) -> None:
