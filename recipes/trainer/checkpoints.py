@@ -28,6 +28,9 @@ from trainer.config import LATEST, PROGRESS, Checkpoint
 from trainer.group import Group
 from trainer.ranks import Mistake
 
+#: Names the task's folder, in which the launcher looks for `checkpoints/latest`.
+RUNS_OWN = "NEMO_LAUNCH_TASK_DIR"
+
 
 class SaveFailed(RuntimeError):
     """A rank could not write its part; the older checkpoints are untouched."""
@@ -126,13 +129,20 @@ class Checkpoints:
         taken = {path.name for path in self._folder.glob(f"{name}*")}
         final = self._folder / next(new for n in range(1, len(taken) + 3) if (new := _numbered(name, n)) not in taken)
         temporary.rename(final)
-        link = self._folder / ".tmp-latest"
-        link.unlink(missing_ok=True)
-        link.symlink_to(final.name)
-        _flush(self._folder)
-        link.replace(self._folder / LATEST)
-        _flush(self._folder)
+        _point(self._folder, Path(final.name))
+        if RUNS_OWN in os.environ:
+            own = Path(os.environ[RUNS_OWN]) / "checkpoints"
+            if own.resolve() != self._folder.resolve():
+                self._tell_the_launcher(own, final)
         return final
+
+    def _tell_the_launcher(self, own: Path, final: Path) -> None:
+        """An attempt that follows looks into the task's folder: what others left in this one is not of this run."""
+        try:
+            own.mkdir(exist_ok=True)
+            _point(own, final.absolute())
+        except OSError as error:  # the checkpoint is there all the same
+            print(f"cannot write {error.filename}: {error.strerror}; a restart will not find {final}", flush=True)
 
     def _remove_old(self, newest: Path) -> None:
         whole = (path for path in self._folder.glob("step-*") if (path / PROGRESS).is_file())
@@ -199,6 +209,16 @@ def _numbered(name: str, number: int) -> str:
 
 def _rng_name(rank: int) -> str:
     return f"random-{rank:05d}.pt"
+
+
+def _point(folder: Path, to: Path) -> None:
+    """Let `latest` in a folder name this checkpoint, at once and for good."""
+    link = folder / ".tmp-latest"
+    link.unlink(missing_ok=True)
+    link.symlink_to(to)
+    _flush(folder)
+    link.replace(folder / LATEST)
+    _flush(folder)
 
 
 def _flush(folder: Path) -> None:

@@ -62,3 +62,46 @@ def test_the_others_go_on_once_every_part_is_on_disk(tmp_path: Path) -> None:
     said = [rank.communicate(timeout=180)[0] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0], said
     assert (tmp_path / "checkpoints" / "latest" / "progress.json").is_file()
+
+
+ELSEWHERE = """\
+import os, sys
+from pathlib import Path
+sys.path.insert(0, {recipes!r})
+import torch
+from trainer import checkpoints, group
+from trainer.config import Checkpoint
+from trainer.ranks import Rank
+
+saver = checkpoints.Checkpoints(Checkpoint(dir=sys.argv[1], keep_last_k=1), group.Group(Rank(0, 0, 1), 2, always=False))
+for step in (1, 2, 3):
+    saver.save(checkpoints.Progress(step, 8, 8, 1, 0, "data"), {{"weight": torch.ones(1000)}})
+saver.close()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("torch_is_here")
+@pytest.mark.parametrize("writable", [True, False])
+def test_a_restart_finds_what_was_saved_elsewhere(tmp_path: Path, writable: bool) -> None:
+    """In the task's folder is what the launcher names to the next attempt, and nothing of another run."""
+    task, elsewhere = tmp_path / "task", tmp_path / "elsewhere"
+    (elsewhere / "step-000009").mkdir(parents=True)
+    (elsewhere / "latest").symlink_to("step-000009")  # another run's
+    task.mkdir()
+    if not writable:
+        (task / "checkpoints").touch()
+    done = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE.format(recipes=str(RECIPES)), "elsewhere"],
+        env={"PATH": "/usr/bin:/bin", "NEMO_LAUNCH_TASK_DIR": str(task)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert done.returncode == 0, done.stderr
+    if writable:
+        assert (task / "checkpoints" / "latest").readlink() == elsewhere / "step-000003"
+        assert (task / "checkpoints" / "latest" / "progress.json").is_file()
+    else:
+        assert "a restart will not find elsewhere/step-000003" in done.stdout
