@@ -11,41 +11,17 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.e2e.conftest import MakeScene
+from tests.e2e.killing import TASK, Kill, Story, command, ended_first, on_disk
 from tests.e2e.scene import Scene, names
-from tests.faults import Rules, after, exists
+from tests.faults import Rules, exists
 from tests.lab import Lab
-
-TASK = "experiments/*/*/*"
-
-
-def command(scene: Scene, *more: str) -> list[str]:
-    """The same launch each time: the payload appends to a file beside the work dir."""
-    ran = str(scene.launcher.workspace / "ran")
-    return ["-e", "slurm", "-p", "a3m", "-s", "payload.sh", *more, "--", "payload", ran]
-
-
-@dataclass
-class Kill:
-    """Where the launcher dies, and how slow sbatch is meanwhile."""
-
-    point: Callable[[Scene], Callable[[], bool]]
-    rules: Rules = field(default_factory=Rules)
-    survives: bool = True
-    """sbatch itself lives on, and so there will be a job."""
-
-
-def on_disk(pattern: str) -> Callable[[Scene], Callable[[], bool]]:
-    return lambda scene: exists(scene.launcher.runs, pattern)
-
 
 KILLS = {
     "while the snapshot is taken": Kill(on_disk("snapshots")),
@@ -59,27 +35,6 @@ KILLS = {
     "id written": Kill(on_disk(f"{TASK}/handle.json")),
     "block printed": Kill(lambda s: lambda: b"Local Directory" in (s.launcher.workspace / "out").read_bytes()),
 }
-
-
-@dataclass
-class Story:
-    """What was seen on the way."""
-
-    killed: bool
-    first: list[dict[str, Any]] | None
-    """Status right after the kill; None: there is no experiment."""
-    again: subprocess.CompletedProcess[str]
-    last: list[dict[str, Any]]
-    experiments: list[str]
-    jobs: dict[str, str]
-    ran: list[str]
-    finished: bool
-    """The launcher was done before it was killed, so that the next launch is another."""
-
-    @property
-    def launches(self) -> int:
-        """How many there are, each with an experiment of its own."""
-        return 2 if self.finished else 1
 
 
 def play(scene: Scene, kill: Kill) -> Story:
@@ -96,11 +51,6 @@ def play(scene: Scene, kill: Kill) -> Story:
         last = scene.ended(experiment)
     time.sleep(1)  # a second job would have started by now
     return Story(killed, first, again, last, scene.experiments(), scene.jobs(), scene.ran(), finished)
-
-
-def ended_first(scene: Scene, killed: bool) -> bool:
-    """Whether the launcher was quicker than its killer: a busy machine may keep either from its work for a while."""
-    return not killed or exists(scene.launcher.runs, "experiments/*/*/launched")()
 
 
 @pytest.fixture(scope="module")
@@ -132,10 +82,12 @@ def test_status_finds_the_job_whose_answer_never_came(stories: dict[str, Future[
 
 
 def test_status_says_what_a_launch_that_died_before_submitting_needs(wrapped: Scene) -> None:
-    point = exists(wrapped.launcher.runs, "experiments/*/*/experiment.json")
-    killed = wrapped.killed(wrapped.start(*command(wrapped)), point)
-    if not killed or exists(wrapped.launcher.runs, f"{TASK}/intent.json")():
-        pytest.skip("the launcher was quicker than its killer")
+    """For secrets it asks how the site keeps its accounts, between the record and the first intent: held there."""
+    assert wrapped.commands is not None
+    wrapped.commands.set("scontrol", Rules(before=0.1, held=1))
+    launcher = wrapped.start(*command(wrapped, "--secret", "MINE"), env={"MINE": "s3cr3t"})
+    assert wrapped.killed(launcher, wrapped.commands.entered("scontrol"))
+    assert wrapped.experiments() and not exists(wrapped.launcher.runs, f"{TASK}/intent.json")()
     (task,) = wrapped.status()
     assert task["state"] == "UNSUBMITTED"
     assert "same command again" in task["reason"]
@@ -277,22 +229,6 @@ def test_interrupted_while_it_submits(wrapped: Scene) -> None:
     assert len(wrapped.jobs()) == len(wrapped.ran()) == 1
 
 
-def test_cancelled_while_its_launcher_is_still_submitting(wrapped: Scene) -> None:
-    assert wrapped.commands is not None
-    wrapped.commands.set("sbatch", before=1)
-    ran = str(wrapped.launcher.workspace / "ran")
-    launcher = wrapped.start_python(three(wrapped).replace(f'"a", {ran!r}', f'"a", {ran!r}, "600"'))
-    deadline = time.monotonic() + 90
-    while not exists(wrapped.launcher.runs, "experiments/*/*/a/handle.json")():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    assert wrapped("cancel", "three").returncode == 0
-    launcher.wait(120)
-    tasks = wrapped.ended()
-    assert {line.split()[0] for line in wrapped.ran()} <= {"a"}
-    assert names(tasks)[1:] == ["CANCELLED", "CANCELLED"]
-
-
 @pytest.mark.slow
 def test_a_scheduler_that_does_not_answer_is_not_asked_to_run_it_again(wrapped: Scene) -> None:
     assert wrapped.commands is not None
@@ -429,88 +365,6 @@ def test_a_submission_that_never_arrived_leaves_nothing(wrapped: Scene) -> None:
     assert wrapped(*command(wrapped)).returncode == 0
     wrapped.ended()
     assert len(wrapped.jobs()) == len(wrapped.ran()) == 1
-
-
-# -- several tasks -------------------------------------------------------------------------------------------------
-
-THREE = """
-import sys
-import nemo_launch as nl
-executor = nl.SlurmExecutor(partition="a3m")
-with nl.Experiment("three", executor=executor) as exp:
-    a = exp.add(nl.Script("payload.sh", args=["a", {ran!r}]), name="a")
-    b = exp.add(nl.Script("payload.sh", args=["b", {ran!r}]), name="b", dependencies=[a])
-    exp.add(nl.Script("payload.sh", args=["c", {ran!r}]), name="c", dependencies=[a, b])
-    exp.run(detach=True)
-"""
-
-
-def three(scene: Scene) -> str:
-    return THREE.format(ran=str(scene.launcher.workspace / "ran"))
-
-
-POINTS: dict[str, tuple[Callable[[Scene], Callable[[], bool]], Rules]] = {
-    "before the first": (on_disk("experiments/*/*/experiment.json"), Rules()),
-    "in the first": (lambda s: s.commands.entered("sbatch"), Rules(before=1, held=1)),  # type: ignore[union-attr]
-    "after the first": (on_disk("experiments/*/*/a/handle.json"), Rules(before=0.3)),
-    "in the second, submitted": (lambda s: s.commands.returned("sbatch", 2), Rules(after=1, held=2)),  # type: ignore[union-attr]
-    "in the third, not yet submitted": (lambda s: s.commands.entered("sbatch", 3), Rules(before=1, held=3)),  # type: ignore[union-attr]
-    "after the third": (on_disk("experiments/*/*/c/handle.json"), Rules()),
-    "some time": (lambda s: after(0.9), Rules(before=0.2)),
-}
-
-
-def play_three(scene: Scene, name: str) -> Story:
-    point, rules = POINTS[name]
-    assert scene.commands is not None
-    scene.commands.set("sbatch", rules)
-    killed = scene.killed(scene.start_python(three(scene)), point(scene))
-    finished = ended_first(scene, killed)
-    first = scene.status() if scene.experiments() else None
-    again = scene.run_python(three(scene), timeout=200)
-    for experiment in scene.experiments():
-        last = scene.ended(experiment, timeout=90)
-    return Story(killed, first, again, last, scene.experiments(), scene.jobs(), scene.ran(), finished)
-
-
-@pytest.fixture(scope="module")
-def stories_of_three(make_scene: MakeScene, slurm: Lab) -> Iterator[dict[str, Future[Story]]]:
-    with ThreadPoolExecutor(4) as pool:
-        yield {name: pool.submit(play_three, make_scene(slurm, True), name) for name in POINTS}
-
-
-@pytest.mark.parametrize("name", POINTS)
-def test_three_tasks_with_dependencies_each_run_once_in_order(
-    stories_of_three: dict[str, Future[Story]], name: str
-) -> None:
-    story = stories_of_three[name].result()
-    assert story.again.returncode == 0, story.again.stderr
-    assert names(story.last) == ["SUCCEEDED"] * 3
-    assert set(story.jobs) >= set(names(story.last, "job_id"))
-    assert len(story.experiments) == story.launches
-    # two experiments know nothing of each other, so that their jobs may run in turns: the order is one's own
-    order: dict[str, list[str]] = {experiment: [] for experiment in story.experiments}
-    for line in story.ran:
-        word, _, experiment = line.split()
-        order[experiment].append(word)
-    assert order == {experiment: ["a", "b", "c"] for experiment in story.experiments}
-    assert sorted(line.split()[1] for line in story.ran) == sorted(story.jobs)
-    assert len(story.jobs) == 3 * len(story.experiments)
-
-
-def test_a_predecessor_that_failed_meanwhile_skips_what_was_not_submitted(wrapped: Scene) -> None:
-    assert wrapped.commands is not None
-    text = three(wrapped).replace('nl.Script("payload.sh", args=["a"', 'nl.Script("fails.sh", args=["a"')
-    wrapped.launcher.write("fails.sh", "exit 5\n", 0o755)
-    wrapped.commands.set("sbatch", before=1, held=2)
-    wrapped.killed(wrapped.start_python(text), exists(wrapped.launcher.runs, "experiments/*/*/a/handle.json"))
-    wrapped.until(lambda tasks: tasks[0]["state"] == "FAILED")
-    done = wrapped.run_python(text)
-    assert done.returncode == 0, done.stderr
-    tasks = wrapped.ended()
-    assert names(tasks) == ["FAILED", "CANCELLED", "CANCELLED"]
-    assert names(tasks, "skipped") == [False, True, True]
-    assert wrapped.ran() == []
 
 
 # -- on this machine -----------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,19 @@ from nemo_launch.transport import LocalTransport
 from tests.conformance.site import Site
 from tests.faults.wrappers import WrappedCommands, slow_sbatch
 from tests.lab import Lab
+
+#: A payload that waits for ``go``.
+WAIT = "#!/bin/sh\nwhile [ ! -e go ]; do sleep 0.1; done\n"
+
+
+def go(site: Site) -> None:
+    """Let those payloads end."""
+    (site.folder / "go").touch()
+
+
+def ask(*argv: str) -> str:
+    """One of Slurm's own commands, apart from the product."""
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
 
 
 class Counting(LocalTransport):

@@ -11,8 +11,7 @@ from pathlib import Path
 from nemo_launch.executors.base import Handle, Job, Observation, State
 from nemo_launch.executors.slurm import poll as polling
 from tests.conformance.site import Site
-from tests.executors.slurm.conftest import Counting
-from tests.executors.slurm.test_cluster import ask
+from tests.executors.slurm.conftest import Counting, ask
 
 CASE_26 = """\
 #!/bin/bash
