@@ -95,9 +95,9 @@ def _going_on(experiment: Experiment) -> Iterator[None]:
 def _say_notes(prog: str, experiment: Experiment) -> None:
     from nemo_launch.views import errors
 
-    for plan in experiment.plans:
-        for text in (*(note for code in plan.task.code for note in code.notes), *plan.notes):
-            output.tell(errors.note(prog, text))
+    told = [[*(note for code in plan.task.code for note in code.notes), *plan.notes] for plan in experiment.plans]
+    for text in dict.fromkeys(note for notes in told for note in notes):  # what holds for many tasks is said once
+        output.tell(errors.note(prog, text))
     if experiment.adopted:
         text = f"this launch was interrupted before; going on with {experiment.id}"
         if experiment.ended:

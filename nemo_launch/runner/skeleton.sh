@@ -307,13 +307,24 @@ nl_set() { # nl_set NAME=VALUE, unless the user did; in a container the image's 
 }
 
 nl_mount() { # nl_mount PATH: at the same place in the container, unless something is mounted there already
-  local nl_i
+  local nl_i nl_one nl_place nl_new=$1:$1 nl_old=() nl_all=''
+  nl_mounts+=("$1") # every node must have it
   for nl_i in "${!nl_srun_args[@]}"; do
-    if [[ ${nl_srun_args[nl_i]} = --container-mounts=* ]]; then
-      if [[ "${nl_srun_args[nl_i]}," != *":$1"[,:]* ]]; then nl_srun_args[nl_i]+=,$1:$1; fi
-      nl_mounts+=("$1") # every node must have it
-      return
-    fi
+    if [[ ${nl_srun_args[nl_i]} != --container-mounts=* ]]; then continue; fi
+    IFS=, read -r -a nl_old <<<"${nl_srun_args[nl_i]#*=}"
+    for nl_one in "${nl_old[@]}"; do # a later mount hides those below it: before them, and after what it lies in
+      nl_place=${nl_one#*:}
+      nl_place=${nl_place%%:*}
+      if [[ ${nl_place%/} = "$1" ]]; then nl_new=''; fi
+      if [[ $nl_new && $nl_place = "$1"/* ]]; then
+        nl_all+=,$nl_new
+        nl_new=''
+      fi
+      nl_all+=,$nl_one
+    done
+    nl_all+=${nl_new:+,$nl_new}
+    nl_srun_args[nl_i]=--container-mounts=${nl_all#,}
+    return
   done
   nl_srun_args+=("--container-mounts=$1:$1")
 }

@@ -80,6 +80,25 @@ def test_what_the_user_mounts_there_stays(make_job: Callable[..., BatchJob], fol
     assert f"--container-mounts=/mine:{network}:ro" in (folder / "bin" / "options").read_text().splitlines()
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("/mine:{0}/", "/mine:{0}/"),
+        ("/a:/a,/mine:{0}/lib,/b:/b:ro", "/a:/a,{0}:{0},/mine:{0}/lib,/b:/b:ro"),
+        ("/mine:{0}-2,/mine:{1}", "/mine:{0}-2,/mine:{1},{0}:{0}"),
+    ],
+    ids=["there already", "below it", "beside it and above"],
+)
+def test_a_mount_of_the_network_hides_none_of_the_users(
+    make_job: Callable[..., BatchJob], folder: Path, network: Path, given: str, expected: str
+) -> None:
+    """Of two mounts the later one hides what lies below it."""
+    places = (str(network), str(network.parent))
+    words_given = ["--container-image=x.sqsh", f"--container-mounts={given.format(*places)}"]
+    run(make_job, folder, words(network), srun_args=words_given)
+    assert f"--container-mounts={expected.format(*places)}" in (folder / "bin" / "options").read_text().splitlines()
+
+
 def test_the_first_that_is_there_is_used_and_its_absence_is_said(
     make_job: Callable[..., BatchJob], folder: Path, network: Path
 ) -> None:

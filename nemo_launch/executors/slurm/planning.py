@@ -11,7 +11,7 @@ from nemo_launch import environment, groups, runner
 from nemo_launch.config import nsys, presets, rules
 from nemo_launch.config.executor import SlurmConfig
 from nemo_launch.executors.base import Plan
-from nemo_launch.executors.slurm import commands, containers, render, submit
+from nemo_launch.executors.slurm import commands, containers, directives, render, submit
 from nemo_launch.layout import TaskPaths
 from nemo_launch.task import Task
 
@@ -63,6 +63,7 @@ def _notes(executor: SlurmExecutor, task: Task, environ: Mapping[str, str], secr
     ]
     notes += rules.without_effect(config)
     notes += _of_preset(config)
+    notes += directives.notes(task)
     if image := config.container_image:
         seen = [*([image] if image.startswith("/") else []), *(m.source for m in config.container_mounts)]
         absent = [path for path in dict.fromkeys(seen) if not executor.transport.exists(path)]

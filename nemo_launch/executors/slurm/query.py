@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from nemo_launch.errors import Unreachable
 from nemo_launch.executors.base import Handle
 from nemo_launch.executors.slurm import commands
-from nemo_launch.transport import Completed, Transport
+from nemo_launch.transport import CommandMissing, Completed, Transport
 
 #: Unit separator: no field of ours can hold it, and squeue and sacct of every version print it as it is.
 SEPARATOR = "\x1f"
@@ -19,6 +19,7 @@ _SACCT = ("JobID", "State", "Reason", "Submit", "Start", "End", "NodeList", "Exi
 #: Beyond this many ids the user's whole queue is asked for instead: the controller can pick that out itself.
 _MANY = 100
 _DAY = 86400.0
+_NO_SACCT = "there is no sacct here"
 _INDICES = re.compile(r"([0-9]+)_\[([^%\]]+)(?:%[0-9]+)?\]")
 _SPAN = re.compile(r"([0-9]+)(?:-([0-9]+)(?::([1-9][0-9]*))?)?")
 _PART = re.compile(r"([0-9]+)[_+](?:[0-9]+|\[.*\])")
@@ -175,7 +176,7 @@ class Slurm:
         if not isinstance(done, str) and "invalid field" in done.stderr.lower():
             done = self._ask([*argv, "-o", ",".join(_SACCT[:-1])])  # SubmitLine is new in 20.11
         if isinstance(done, str):
-            return Answer(error=done)
+            return Answer(error=done, disabled=done == _NO_SACCT)
         if done.returncode == 0:
             return _answer(parse_sacct(done.stdout))
         disabled = "accounting storage is disabled" in done.stderr.lower()
@@ -185,6 +186,10 @@ class Slurm:
         self.calls += 1
         try:
             return self._transport.run(argv, env=commands.query(), timeout=60.0, meanwhile=meanwhile)
+        except CommandMissing:
+            if argv[0] != "sacct":
+                raise
+            return _NO_SACCT  # a site without accounting need not have its command
         except Unreachable as error:
             return str(error)
 

@@ -8,7 +8,7 @@ from nemo_launch.executors.base import Handle
 from nemo_launch.executors.slurm import commands
 from nemo_launch.executors.slurm.query import SEPARATOR, Row, Slurm, parse_sacct, parse_squeue, unreachable
 from nemo_launch.executors.slurm.submit import command, parse_id
-from nemo_launch.transport import Completed, LocalTransport
+from nemo_launch.transport import CommandMissing, Completed, LocalTransport
 
 
 @pytest.mark.parametrize(
@@ -95,6 +95,19 @@ def test_accounting_that_does_not_exist_is_told_from_accounting_that_is_away() -
     none = Slurm(Says(Completed(1, "", "Slurm accounting storage is disabled\n"))).sacct(["42"], 0)
     away = Slurm(Says(Completed(1, "", "sacct: error: Problem talking to the database\n"))).sacct(["42"], 0)
     assert none.disabled and not away.disabled and away.error
+
+
+class Lacks(LocalTransport):
+    """Has none of Slurm's commands."""
+
+    def run(self, argv, **_):  # type: ignore[no-untyped-def]
+        raise CommandMissing(f"{argv[0]} was not found on PATH.")
+
+
+def test_a_site_without_the_command_keeps_no_accounting_and_one_without_squeue_is_none() -> None:
+    assert Slurm(Lacks()).sacct(["42"], 0).disabled
+    with pytest.raises(CommandMissing, match="squeue"):
+        Slurm(Lacks()).squeue(["42"])
 
 
 def test_an_old_sacct_that_knows_no_submit_line_is_asked_without() -> None:
