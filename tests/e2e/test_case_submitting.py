@@ -70,6 +70,17 @@ def test_case_11_an_id_comes_only_from_a_line_that_is_one(wrapped: Scene) -> Non
     assert [block(done.stdout)["Job id"]] == list(wrapped.jobs())
 
 
+def test_case_11_of_several_numbers_the_one_of_this_script_is_the_id(wrapped: Scene) -> None:
+    """A site's wrapper counts something in lines of their own; the first job there is would be another one."""
+    assert wrapped.commands is not None
+    wrapped.commands.set("sbatch", Rules(banner="2\n", trailer="1\n"))
+    done = wrapped(*SLURM, "--wait", *payload(wrapped))
+    assert done.returncode == 0, done.stderr
+    (job,) = wrapped.jobs()
+    assert block(done.stdout)["Job id"] == job
+    assert [line.split()[1] for line in wrapped.ran()] == [job]
+
+
 def test_case_11_no_answer_at_all_is_an_error_with_both_streams(wrapped: Scene) -> None:
     """A stand-in that submits nothing, says something odd on both streams, and claims success."""
     assert wrapped.commands is not None

@@ -59,7 +59,7 @@ def main() -> int:
     said = b"" if rules["silent"] else done.stdout
     if rules["suffix"] and said:
         said = said.rstrip(b"\n") + rules["suffix"].encode() + b"\n"
-    sys.stdout.buffer.write(rules["banner"].encode() + said)
+    sys.stdout.buffer.write(rules["banner"].encode() + said + rules["trailer"].encode())
     return done.returncode
 
 

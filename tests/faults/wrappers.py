@@ -30,6 +30,8 @@ class Rules:
     """What those calls print on standard error; their status is 1."""
     banner: str = ""
     """Printed in front of the real output, as by a site's own wrapper or a login script."""
+    trailer: str = ""
+    """Printed behind the real output."""
     suffix: str = ""
     """Put behind the real output: ``;alpha`` makes the ``42`` of ``sbatch --parsable`` a cluster's ``42;alpha``."""
     silent: bool = False

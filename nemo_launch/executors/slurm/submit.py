@@ -38,12 +38,10 @@ def command(script: str, after: Sequence[Handle] = (), dependency: str | None = 
     return ("sbatch", "--parsable", f"--dependency={','.join(conditions)}", "--kill-on-invalid-dep=yes", script)
 
 
-def parse_id(stdout: str) -> Handle | None:
-    """``42`` or ``42;alpha``, from a line that is nothing else; the last one, because banners come before."""
-    for line in reversed(stdout.splitlines()):
-        if match := _ID.fullmatch(line.strip()):
-            return Handle(match[1], cluster=match[2])
-    return None
+def ids(stdout: str) -> list[Handle]:
+    """``42`` or ``42;alpha``, from lines that are nothing else."""
+    matches = (_ID.fullmatch(line.strip()) for line in stdout.splitlines())
+    return [Handle(match[1], cluster=match[2]) for match in matches if match]
 
 
 def write_files(transport: Transport, plan: Plan, secrets_file: bytes | None) -> None:
@@ -118,8 +116,9 @@ def submit(
         raise
     except Unreachable as error:
         return _unclear(transport, plan, began, ledger, str(error))
-    handle = parse_id(done.stdout) if done.returncode == 0 else None
-    if handle:
+    found = ids(done.stdout) if done.returncode == 0 else []
+    if found:
+        handle = _the_jobs(transport, plan, began, found)
         ledger.submitted(plan, handle)
         return handle
     if done.returncode == 0:
@@ -132,6 +131,18 @@ def submit(
         return _unclear(transport, plan, began, ledger, f"sbatch had no answer: {_streams(done)}")
     _void(transport, plan, ledger, done.stderr.strip())
     raise SchedulerRefused(f"sbatch refused {plan.task.name}: {_words(done)}{_remedy(transport, plan, done)}")
+
+
+def _the_jobs(transport: Transport, plan: Plan, began: float, found: Sequence[Handle]) -> Handle:
+    """Which of several numbers is the id, by the script; where nobody can say, the last: banners come before it."""
+    if len({handle.job_id for handle in found}) > 1:
+        from nemo_launch.executors.slurm import recovery
+
+        job = Job(plan.task.name, plan.paths, intended=began)
+        answer = recovery.recover(transport, [job])[job.key]
+        if isinstance(answer, Handle):
+            return next((handle for handle in found if handle.job_id == answer.job_id), answer)
+    return found[-1]
 
 
 def _never_arrived(said: str) -> bool:
