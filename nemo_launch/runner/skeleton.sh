@@ -459,6 +459,11 @@ nl_start() { # runs the processes to their end: sets nl_rc
 printf -v nl_started '%(%s)T' -1
 nl_traps
 
+# Newer versions of Slurm make the folder of the log where it is missing: an empty one is not that of the launcher.
+if [[ -d $nl_job_dir && ! -e $nl_job_dir/job.sh ]]; then
+  nl_end 73 claim "$nl_host does not see what the launcher wrote into $nl_job_dir. The experiment directory must be on a file system that every node shares with the launcher (see job_dir)."
+fi
+
 # Symlink creation is atomic and carries its content: of two jobs for one submission exactly one goes on.
 if ! ln -sn "job-$NEMO_LAUNCH_JOB_ID" "$nl_job_dir/claim" 2>/dev/null; then
   nl_owner=$(readlink "$nl_job_dir/claim")

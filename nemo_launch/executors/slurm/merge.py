@@ -15,6 +15,8 @@ LOST_AFTER = 180.0
 BY = " by "
 #: Clocks of nodes and controller differ by this much at most.
 SKEW = 60.0
+#: Exit code of a batch script that does not find its own folder (runner/skeleton.sh); then its records do not arrive.
+NO_FOLDER = 73
 
 
 @dataclass(frozen=True)
@@ -209,6 +211,8 @@ def _shown(e: Evidence, row: Row) -> Observation:
         return _observation(e, row, state, text, None)
     code, why = _code(e.account or row)
     explained = words.reason(row.reason)
+    if code == NO_FOLDER and e.outcome.started is None and e.outcome.exit_code is None:
+        return _observation(e, row, state, words.UNSEEN, code)
     if (e.account and e.account.signal == 53) or row.reason == "JobLaunchFailure":
         return _observation(e, row, state, words.REASONS["JobLaunchFailure"], None)
     return _observation(e, row, state, text or explained or why, code)

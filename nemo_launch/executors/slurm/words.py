@@ -117,6 +117,9 @@ REASONS: dict[str, str] = {
     "InactiveLimit": "was inactive for too long",
 }
 
+#: A script that started, but not in its folder.
+UNSEEN = "the nodes do not see the experiment directory: set job_dir to a folder that they share with this machine"
+
 #: The words of a pending job that will never start.
 NEVER = "DependencyNeverSatisfied"
 

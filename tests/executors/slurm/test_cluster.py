@@ -353,10 +353,13 @@ def test_of_two_jobs_for_one_submission_the_owner_counts(site: Site) -> None:
     assert run.executor.poll([duplicate])[job.key].state is State.SUCCEEDED
 
 
-def test_a_folder_that_the_nodes_do_not_see_is_explained(site: Site) -> None:
+@pytest.mark.parametrize("made", [False, True], ids=["missing", "made by Slurm"])  # the latter since 24.11
+def test_a_folder_that_the_nodes_do_not_see_is_explained(site: Site, made: bool) -> None:
     run = site.prepare(site.task("hidden", "#!/bin/sh\n"))
     where = run.plans[0].paths.job_dir
     gone = f"{where}-on-the-nodes"
+    if made:
+        Path(gone).mkdir(parents=True)
     run.plans[0] = replace(run.plans[0], script=run.plans[0].script.replace(f"={where}", f"={gone}"))
     seen = run.submit().wait()["hidden"]
     assert seen.state is State.FAILED and "job_dir" in seen.reason

@@ -254,6 +254,9 @@ def test_accounting_alone_does_not_end_what_may_have_been_put_back_into_the_queu
 def test_a_missing_log_folder_is_explained() -> None:
     assert "job_dir" in truth(queue=row("FAILED", "JobLaunchFailure")).reason
     assert "job_dir" in truth(account=row("FAILED", signal=53, exit_code=0)).reason
+    # Slurm 24.11 makes the folder on the node; there the script ends, and its records do not reach the launcher.
+    assert "job_dir" in truth(account=row("FAILED", exit_code=73)).reason
+    assert "job_dir" not in truth(STARTED, account=row("FAILED", exit_code=73)).reason
 
 
 def test_what_can_never_start_is_skipped() -> None:
