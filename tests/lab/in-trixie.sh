@@ -21,18 +21,18 @@ die() { echo "${0##*/}: $*" >&2; exit 1; }
 say() { printf 'in-trixie: %s\n' "$*"; }
 
 [[ $(id -u) = 0 ]] || die "needs root: it makes a system of its own and runs a cluster in it"
-for program in debootstrap rsync unshare flock; do
+for program in debootstrap rsync unshare setpriv flock; do
   type -P "$program" >/dev/null || die "$program is missing (on Debian: apt-get install debootstrap rsync util-linux)"
 done
 mkdir -p "$DIR"
 exec 9>"$DIR/lock" # one at a time; whatever runs inside holds it, too
 flock --nonblock 9 || { say "waiting for another run in $DIR"; flock 9; }
 
-# isolated [--net] COMMAND...: in a mount and a process namespace of its own
+# isolated [--net] COMMAND...: in namespaces of its own; it dies when this script does
 isolated() {
   local net=()
   if [[ $1 = --net ]]; then net=(--net); shift; fi
-  unshare --mount --pid --uts --ipc "${net[@]}" --fork --kill-child "$@"
+  setpriv --pdeathsig KILL unshare --mount --pid --uts --ipc "${net[@]}" --fork --kill-child "$@"
 }
 
 # What a system needs of the kernel's file systems. $1 is its root; the rest is executed in it.
