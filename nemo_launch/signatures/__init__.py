@@ -14,6 +14,9 @@ _SHOWN = 300
 #: What the runner puts before lines where there is more than one rank.
 _LABEL = re.compile(r"\[[^\s\[\]]+:\d+\] ")
 
+#: Colours and the like, which programs write although nobody looks: ``ESC [ 31 m``, ``ESC ] 0;title BEL``.
+_STYLE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
+
 
 @dataclass(frozen=True)
 class Signature:
@@ -80,7 +83,7 @@ def find(texts: Sequence[str], state: str = "") -> Finding | None:
 def _matches(text: str) -> Iterator[tuple[Signature, str]]:
     """Every line that matches, from the end on, with its signature (the first of the file that does)."""
     for line in reversed(text.splitlines()):
-        words = _LABEL.sub("", line[:_LINE], count=1).strip()
+        words = _LABEL.sub("", _STYLE.sub("", line[:_LINE]), count=1).strip()
         for signature in known() if words else ():
             if any(pattern.search(words) for pattern in signature.patterns):
                 yield signature, words if len(words) <= _SHOWN else words[: _SHOWN - 1] + "…"

@@ -1,4 +1,4 @@
-"""Field cases about bad requests and submitting (11-13, 16-20, 28, 33), through the front door on real clusters."""
+"""Field cases about bad requests and submitting (11-13, 15-20, 28, 33), through the front door on real clusters."""
 
 from __future__ import annotations
 
@@ -133,6 +133,23 @@ def test_case_13_a_launcher_killed_before_the_id_was_written(wrapped: Scene) -> 
     assert wrapped(*SLURM, *payload(wrapped)).returncode == 0
     wrapped.ended()
     assert len(wrapped.jobs()) == len(wrapped.ran()) == 1
+
+
+# -- 15: mpi --------------------------------------------------------------------------------------------------------
+
+PROFILES = """\
+base: {executor: slurm, partition: a3m, nodes: 2, mpi: pmix_v99}
+site: {extends: base, mpi: null}
+"""
+
+
+def test_case_15_a_kind_of_mpi_that_the_site_lacks_is_named_and_can_be_taken_back(there: Scene) -> None:
+    there.launcher.write("profiles.yaml", PROFILES)
+    failed = there("-e", "base", "--wait", *payload(there))
+    assert failed.returncode == 1
+    assert "- Known failure: mpi-plugin" in failed.stdout and "`mpi: null`" in failed.stdout
+    assert there("-e", "site", "--wait", *payload(there)).returncode == 0, there.logs()
+    assert len(there.ran()) == 2  # ranks
 
 
 # -- 16-19: bad requests -------------------------------------------------------------------------------------------

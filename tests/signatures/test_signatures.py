@@ -109,6 +109,11 @@ LINES: dict[str, list[str]] = {
         "OSError: [Errno 30] Read-only file system: '/workspace/out'",
         "mkdir: cannot create directory '/run/enroot': Permission denied",
     ],
+    "mpi-plugin": [
+        "srun: error: Invalid MPI type 'pmix_v99', --mpi=list for acceptable types",
+        "srun: error: cannot find mpi plugin for mpi/pmix_v99",
+        "srun: error: Couldn't find the specified plugin name for mpi/pmix_v3 looking at all files",
+    ],
 }
 
 #: Lines of runs that are well, with the words of failures in them.
@@ -143,6 +148,8 @@ INNOCENT = [
 
 def test_every_signature_is_tried() -> None:
     assert [signature.name for signature in known()] == list(LINES)
+    texts = [text for signature in known() for text in (signature.means, *signature.remedies, signature.source)]
+    assert [text for text in texts if type(text) is not str] == []  # YAML makes a mapping of what has a colon
 
 
 @pytest.mark.parametrize("name", LINES)
@@ -157,6 +164,13 @@ def test_a_line_is_recognised(name: str) -> None:
 @pytest.mark.parametrize("line", INNOCENT)
 def test_what_is_innocent_is_not(line: str) -> None:
     assert find([line]) is None
+
+
+@pytest.mark.parametrize("dress", ["\x1b[31m{}\x1b[0m", "\x1b[1;38;5;196m{}\x1b[K", "\x1b]0;title\x07{}\x1b[?25h"])
+def test_colours_hide_nothing_and_are_not_shown(dress: str) -> None:
+    for name in ("cuda-out-of-memory", "quota", "mpi-plugin"):
+        found = find([dress.format(LINES[name][0])])
+        assert found and (found.name, found.line) == (name, LINES[name][0])
 
 
 def test_both_remedies_of_the_tokenizer_are_those_of_the_guide() -> None:
