@@ -43,6 +43,8 @@ class Outcome:
     """Attempts of the jobs that this one follows."""
     restarting: str = ""
     """Why the job had itself put back into the queue (a cause of ``resume_on``); empty: it did not."""
+    word: str = ""
+    """What Slurm wrote into the log when it ended the job: cancelled, timeout, preempted, node_fail or by_hand."""
     memory: str = ""
     """How much of it the job may use, and what helps where that is not enough; in plain words."""
 
@@ -128,6 +130,7 @@ def parse(job_id: str, files: Mapping[str, bytes], claim: str = "") -> Outcome:
         cause=_text(end.get("cause")),
         signal=_text(end.get("signal")),
         reason=_text(end.get("message")),
+        word=_text(end.get("word")),
         memory=_text(start.get("memory")),
         nodes=_text(end.get("nodes", start.get("nodes"))),
         failure=_failure(failure, _integer(end.get("followed")) or 0) if failure is not None else None,

@@ -78,7 +78,7 @@ nl_count_ok() { # ranks that ended well
 }
 
 nl_end() { # nl_end CODE CAUSE [MESSAGE]: the only way out
-  local nl_followed=0 nl_message=${3:-}
+  local nl_followed=0 nl_message=${3:-} nl_told_why=''
   trap - EXIT
   PATH=$nl_path:$PATH # setup may have left another
   nl_at_end "$1" "$2"
@@ -92,8 +92,9 @@ nl_end() { # nl_end CODE CAUSE [MESSAGE]: the only way out
   if [[ -e $nl_ranks/first-failure.json ]]; then
     nl_followed=$((nl_processes - 1 - $(nl_count_ok)))
   fi
+  if [[ $nl_ended_by && $nl_scheduler = slurm ]]; then nl_told_why=$(nl_last_word); fi # Slurm may have forgotten it later
   nl_write "$nl_job_dir/exit-$nl_attempt.json" "{$(nl_facts), \"exit_code\": $1, \"cause\": \"$2\", \"signal\": \
-$(nl_json "$nl_ended_by"), \"message\": $(nl_json "$nl_message"), \"followed\": $nl_followed, \"ended\": $(printf '%(%s)T' -1)}"
+$(nl_json "$nl_ended_by"), \"word\": \"$nl_told_why\", \"message\": $(nl_json "$nl_message"), \"followed\": $nl_followed, \"ended\": $(printf '%(%s)T' -1)}"
   # Without a file of secrets the next attempt could not start. Where Slurm decides, the launcher removes it later.
   if [[ $nl_secrets_file && $2 != duplicate && -z $nl_again && -z $nl_requeued ]]; then rm -f -- "$nl_secrets_file"; fi
   if [[ $nl_queued && -z $nl_ended_by ]]; then # Slurm is about to end this script

@@ -115,6 +115,23 @@ def test_a_job_that_is_being_cancelled_is_not_brought_back(make: Make, state: st
     assert site.calls == []
 
 
+@pytest.mark.parametrize(
+    ("why", "told"), [("", "cancelled"), (" DUE TO TIME LIMIT", "timeout"), (" DUE TO PREEMPTION", "preempted")]
+)
+def test_what_slurm_writes_into_the_log_is_kept(make: Make, why: str, told: str) -> None:
+    job, _ = make(LOOP)
+    process = job.start()
+    until(lambda: "begun" in job.log)
+    with job.log_path.open("a") as log:
+        log.write(word(why))
+    process.send_signal(signal.SIGTERM)
+    until(lambda: "got SIGTERM" in job.log)
+    pid = next(int(p.parent.name) for p in Path("/proc").glob("[0-9]*/cmdline") if is_payload(p, job))
+    os.kill(pid, signal.SIGKILL)
+    process.wait(60)
+    assert (job.outcome.cause, job.outcome.word) == ("signal", told)
+
+
 def test_a_marker_of_a_cancellation_counts_more_than_any_policy(make: Make) -> None:
     job, site = make('touch "$NEMO_LAUNCH_TASK_DIR/cancelled"; exit 7', resume_on=["error"])
     assert job.run() == 7

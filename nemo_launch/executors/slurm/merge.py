@@ -11,6 +11,8 @@ from nemo_launch.executors.slurm.query import Row
 
 #: How long a job may be unknown to a scheduler without accounting before its exit record is no longer waited for.
 LOST_AFTER = 180.0
+#: What Slurm wrote into a job's log, as its state: for when nobody knows the job any more.
+_IN_THE_LOG = {"cancelled": "CANCELLED", "timeout": "TIMEOUT", "preempted": "PREEMPTED", "node_fail": "NODE_FAIL"}
 #: Between what happened and who did it.
 BY = " by "
 #: Clocks of nodes and controller differ by this much at most.
@@ -179,7 +181,8 @@ def _signalled(outcome: Outcome) -> bool:
 
 def _word(e: Evidence, row: Row | None) -> tuple[State, str]:
     """The scheduler's word for it; of memory the job knows more."""
-    state, text = words.state(row.state) if row else (State.UNKNOWN, "")
+    raw = row.state if row else _IN_THE_LOG.get(e.outcome.word, "") if e.outcome.cause == "signal" else ""
+    state, text = words.state(raw) if raw else (State.UNKNOWN, "")
     if e.outcome.cause == "memory":
         return state, e.outcome.reason
     if text == words.OUT_OF_MEMORY and e.outcome.memory:

@@ -144,6 +144,25 @@ def test_memory_that_was_not_enough_is_named_with_how_much_it_was() -> None:
     assert truth(account=row("OUT_OF_MEMORY")).reason == "ran out of memory: ask for more (mem)"
 
 
+@pytest.mark.parametrize(
+    ("word", "state", "reason"),
+    [
+        ("cancelled", State.CANCELLED, "cancelled"),
+        ("timeout", State.FAILED, "reached its time limit"),
+        ("preempted", State.FAILED, "preempted by another job"),
+        ("node_fail", State.FAILED, "a node failed"),
+        ("", State.FAILED, "ended by SIGTERM"),
+    ],
+)
+def test_what_slurm_wrote_into_the_log_counts_when_it_has_forgotten_the_job(
+    word: str, state: State, reason: str
+) -> None:
+    told = replace(ended(143), cause="signal", signal="SIGTERM", word=word, ended=NOW - 2 * LOST_AFTER)
+    seen = truth(told)
+    assert (seen.state, seen.exit_code) == (state, 143) and seen.reason.startswith(reason)
+    assert truth(told, account=row("CANCELLED by 7")).reason == "cancelled by user 7"  # who still knows it knows better
+
+
 def test_memory_was_not_enough_before_somebody_cancelled() -> None:
     told = replace(ended(137), cause="memory", reason="ran out of memory")
     assert truth(told, cancelled=True).state is State.FAILED
