@@ -11,7 +11,7 @@ from nemo_launch.automodel.commands import MODULES, USUAL
 from nemo_launch.automodel.files import File, read
 from nemo_launch.cli import values as typed
 from nemo_launch.cli.flags import BY_FIELD, FLAGS
-from nemo_launch.config.executor import CONFIGS, no_kind
+from nemo_launch.config.executor import CONFIGS
 from nemo_launch.config.hints import did_you_mean
 from nemo_launch.errors import InputError, Problem, SchedulerError
 
@@ -117,7 +117,7 @@ def build(prog: str, flags: argparse.Namespace, words: list[str], unknown: list[
     problems += more
     section = sections.read(file.document, os.environ) if file else None
     problems += section.problems if section else []
-    kind, below, more = request.layers(flags)
+    kind, below, more = request.layers(flags, section.kind if section else "local")
     problems += more
     if section:
         problems += _two_kinds(flags, kind, section)
@@ -173,12 +173,11 @@ def _places(merged: Merged) -> Callable[[str], str]:
 
 def _two_kinds(flags: argparse.Namespace, kind: str, section: Section) -> list[Problem]:
     """A profile of the same kind is what the section builds on; another kind contradicts it."""
-    if flags.executor is None or kind == section.kind:
+    if kind == section.kind:
         return []
-    if kind not in CONFIGS:
-        return [no_kind(kind, "-e/--executor")]
-    what = f"the file has a section {section.kind}, and -e {flags.executor} is {kind}"
-    return [Problem(what, "-e/--executor", f"Leave -e out, or the section {section.kind}.")]
+    where, given = ("-e/--executor", flags.executor) if flags.executor else ("--config", flags.config)
+    what = f"the file has a section {section.kind}, and {given} is for {kind}"
+    return [Problem(what, where, f"Leave one of them out: {given} or the section.")]
 
 
 def _here(merged: Merged, notes: list[str]) -> None:

@@ -140,7 +140,7 @@ def modes(flags: argparse.Namespace) -> list[Problem]:
     return [Problem(f"{' and '.join(given)} exclude each other", "", "Keep one.")] if len(given) > 1 else []
 
 
-def layers(flags: argparse.Namespace) -> tuple[str, list[Layer], list[Problem]]:
+def layers(flags: argparse.Namespace, usual: str = "local") -> tuple[str, list[Layer], list[Problem]]:
     """Kind of executor, and what profile and ``--config`` say."""
     found: list[Layer] = []
     kind, problems = flags.executor, []
@@ -159,7 +159,7 @@ def layers(flags: argparse.Namespace) -> tuple[str, list[Layer], list[Problem]]:
             found.append(layer)
         except InputError as error:
             problems += error.problems
-    return kind or "local", found, problems
+    return kind or usual, found, problems
 
 
 def _config_file(path: str, kind: str | None) -> tuple[str | None, Layer]:

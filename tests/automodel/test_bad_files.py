@@ -236,7 +236,14 @@ def test_words_that_contradict_the_file(refused: Refused) -> None:
     Path("f.yaml").write_text(slurm("nodes: 1"))
     Path("s.py").write_text("")
     assert "-c and -s exclude each other" in refused("-c", "f.yaml", "-s", "s.py")
-    assert "the file has a section slurm, and -e local is local" in refused("-c", "f.yaml", "-e", "local")
+    assert "-e/--executor: the file has a section slurm, and local is for local" in refused(
+        "-c", "f.yaml", "-e", "local"
+    )
+    Path("local.yaml").write_text("executor: local\n")
+    assert "--config: the file has a section slurm, and local.yaml is for local" in refused(
+        "-c", "f.yaml", "--config", "local.yaml"
+    )
+    assert "there is no profile nowhere" in refused("-c", "f.yaml", "-e", "nowhere")
     assert "'model.x=1' is no override of the recipe. Write --model.x=1" in refused("-c", "f.yaml", "model.x=1")
     assert "recipe is 'mine.train', which has no x" in refused("-c", "f.yaml", "--recipe.x=1")
     Path("f.yaml").write_text(RECIPE)

@@ -13,6 +13,7 @@ from tests.e2e.scene import Scene
 from tests.lab import Lab, Launcher
 from tests.lab.pyxis import Images
 
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PROGRAM = """
 import json, os, subprocess, sys
 def tell(cfg):
@@ -154,6 +155,50 @@ def test_after_a_restart_the_recipe_is_sent_to_the_latest_checkpoint(there: Scen
     log = there.log()
     assert "RESTORE None []" in log
     assert f"RESTORE {latest} ['--checkpoint.restore_from={latest}']" in log
+
+
+#: AutoModel as far as its recipes are started: the class of the example, and what reads its config.
+STAND_IN = {
+    "nemo_automodel/recipes/llm/train_ft.py": """
+import json, os
+class TrainFinetuneRecipeForNextTokenPrediction:
+    def __init__(self, cfg):
+        self.cfg = cfg
+    def setup(self):
+        self.line = {"path": self.cfg["path"], "argv": self.cfg["argv"], "env": dict(os.environ)}
+    def run_train_validation_loop(self):
+        with open(os.path.join(os.environ["OUT"], "rank-" + os.environ["RANK"]), "w") as out:
+            json.dump(self.line, out)
+""",
+    "nemo_automodel/components/config/_arg_parser.py": """
+import sys
+def parse_args_and_load_config(path):
+    with open(path) as file:
+        return {"path": file.read(), "argv": sys.argv[1:]}
+""",
+}
+
+
+@pytest.mark.slow
+def test_the_example_runs_automodels_recipe_on_two_nodes(there: Scene) -> None:
+    out = there.launcher.user.make_dir(there.launcher.workspace / "out")
+    for name, text in STAND_IN.items():
+        there.launcher.write(name, text)
+    example = EXAMPLES / "automodel_slurm.yaml"
+    there.launcher.write("example.yaml", example.read_text())
+    few = ["--nproc-per-node", "2", "--mem", "500M", "--env", f"OUT={out}"]
+    done = there(
+        "finetune", "llm", "-c", "example.yaml", "--optimizer.lr=1e-4", *few, "--wait", HF_TOKEN="hf_012345678"
+    )
+    assert done.returncode == 0, (done, there.logs())
+    ranks = told(out)
+    assert [rank["env"]["RANK"] for rank in ranks] == ["0", "1", "2", "3"]
+    first = ranks[0]
+    assert first["argv"][0] == "-c" and first["argv"][2:] == ["--optimizer.lr=1e-4"]
+    text = example.read_text()
+    assert first["path"] == text[: text.index("slurm:\n")] + text[text.index("\nrecipe:") :]
+    assert first["env"]["HF_HOME"] == f"{there.launcher.home}/.cache/huggingface"
+    assert first["env"]["HF_TOKEN"] == "hf_012345678" and first["env"]["SLURM_JOB_NAME"] == "llama-squad"
 
 
 @pytest.mark.slow
