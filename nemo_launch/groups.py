@@ -152,7 +152,7 @@ def plan(task: Task, paths: TaskPaths, around: Plan, member_plan: Callable[[Any,
         files |= {f"{name}/{path}": data for path, data in made.files.items()}
         files[f"{name}/environment"] = _environment(made.env, around.env)
         notes += [f"{name}: {note}" for note in made.notes]
-    return replace(around, task=task, files=files, notes=tuple(dict.fromkeys(notes)))
+    return around._replace(task=task, files=files, notes=tuple(dict.fromkeys(notes)))
 
 
 def around(task: Task, paths: TaskPaths) -> Task:

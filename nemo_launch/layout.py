@@ -18,14 +18,13 @@ Layout (the first three levels are NeMo-Run's)::
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nemo_launch import globs, here
 from nemo_launch.errors import InputError, Problem
 
 
-@dataclass(frozen=True)
-class TaskPaths:
+class TaskPaths(NamedTuple):
     """Files of one task. ``dir`` is where the launcher keeps its record, ``job_dir`` what the nodes see."""
 
     dir: str
@@ -140,8 +139,7 @@ class TaskPaths:
         return os.path.join(self.ranks(job_id, restart), "first-failure.json")
 
 
-@dataclass(frozen=True)
-class ExperimentPaths:
+class ExperimentPaths(NamedTuple):
     """Files of one experiment; ``id`` is ``<title>_<unix seconds>``."""
 
     home: str

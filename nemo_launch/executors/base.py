@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from nemo_launch.config.executor import ExecutorConfig
@@ -15,6 +13,10 @@ if TYPE_CHECKING:
     from nemo_launch.layout import TaskPaths
     from nemo_launch.task import Task
     from nemo_launch.transport import Transport
+
+
+#: What a field without a value holds; nobody can put anything into it.
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class State(str, Enum):
@@ -38,8 +40,7 @@ class State(str, Enum):
         return self in (State.SUCCEEDED, State.FAILED, State.CANCELLED)
 
 
-@dataclass(frozen=True)
-class Handle:
+class Handle(NamedTuple):
     """How the scheduler knows a job."""
 
     job_id: str
@@ -55,7 +56,7 @@ class Handle:
     @property
     def own_id(self) -> str:
         """What the job calls itself in its records: all parts of a heterogeneous job are one job."""
-        return str(replace(self, het_part=None))
+        return str(self._replace(het_part=None))
 
     def record(self) -> dict[str, Any]:
         """As JSON."""
@@ -73,8 +74,7 @@ class Handle:
         return cls(**{k: value[k] for k in ("job_id", "cluster", "array_index", "het_part", "attempt") if k in value})
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """A task that was, or may have been, submitted: what the record says of it."""
 
     name: str
@@ -91,8 +91,7 @@ class Job:
         return self.paths.dir
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(NamedTuple):
     """The rank that failed first, as the runner on the node recorded it."""
 
     rank: int
@@ -114,13 +113,15 @@ class Failure:
 
 def _as_after(code: int | None) -> str:
     """What shells mean by 137, which a program may also say by itself."""
-    with contextlib.suppress(ValueError):
+    import signal
+
+    try:
         return f" (as after {signal.Signals((code or 0) - 128).name})"
-    return ""
+    except ValueError:
+        return ""
 
 
-@dataclass(frozen=True)
-class Observation:
+class Observation(NamedTuple):
     """The truth about one task, as well as it is known now. Times are unix seconds."""
 
     state: State
@@ -140,15 +141,14 @@ class Observation:
     restarting: bool = False
     estimated_start: float | None = None
     """When the scheduler means to start a job that waits; None: it has not said."""
-    parts: Mapping[str, Observation] = field(default_factory=dict)
+    parts: Mapping[str, Observation] = _NOTHING
     """Each index of an array, or each component of a heterogeneous job, by its id (``13_2``, ``24+1``)."""
     age: float | None = None
     """Seconds since this was last known to be true, when the scheduler did not answer now; None: it is fresh."""
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = _NOTHING
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """Everything that would be written and run for one task; making it has no effect."""
 
     task: Task
@@ -160,7 +160,7 @@ class Plan:
     env: Mapping[str, str]
     """Environment of that command and so of the job, without secrets."""
     secrets: tuple[str, ...] = ()
-    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    files: Mapping[str, bytes] = _NOTHING
     """Further files of the job's folder: relative path -> content."""
     notes: tuple[str, ...] = ()
     """Lines for people: what was left out, defaults of the site that apply, warnings."""
@@ -194,8 +194,7 @@ class Ledger(Protocol):
         """Id of a task of the same experiment, for dependencies."""
 
 
-@dataclass(frozen=True)
-class LogSource:
+class LogSource(NamedTuple):
     """One log file, reached through the executor's transport."""
 
     path: str

@@ -6,8 +6,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from nemo_launch.executors.base import Failure, Job
 from nemo_launch.transport import Transport
@@ -15,8 +14,7 @@ from nemo_launch.transport import Transport
 _RECORD = re.compile(r"(started|exit|ranks|restart)-(.+)-([0-9]+)(?:\.json|/first-failure\.json)")
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """The newest attempt of one job in its own words. Times are unix seconds; None: not written (yet)."""
 
     attempt: int = 0

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nemo_launch import records
 from nemo_launch.errors import RecordError
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from nemo_launch.signatures import Finding
 
 
-@dataclass(frozen=True)
-class TaskStatus:
+class TaskStatus(NamedTuple):
     """One task and the truth about it."""
 
     name: str
@@ -61,7 +59,7 @@ def _owning(job: Job, seen: Observation) -> Job:
     handle = Handle(str(owner), job.handle.cluster)
     with contextlib.suppress(RecordError):
         ledger.write_handle(job.paths, handle)
-    return replace(job, handle=handle)
+    return job._replace(handle=handle)
 
 
 def refresh(
@@ -89,7 +87,7 @@ def recover(tasks: Sequence[tuple[Job, Executor]]) -> tuple[dict[str, Job], set[
                 # A record that cannot be written now (full disk, another user's) is written the next time.
                 with contextlib.suppress(RecordError):
                     ledger.write_handle(job.paths, answer)
-                found[job.key] = replace(job, handle=answer, submitted=time.time())
+                found[job.key] = job._replace(handle=answer, submitted=time.time())
             elif answer is not Recovery.GONE:
                 open_ends.add(job.key)
     return found, open_ends

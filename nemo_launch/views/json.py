@@ -117,7 +117,7 @@ def _task(status: TaskStatus) -> dict[str, Any]:
         "exit_code": seen.exit_code,
         "reason": seen.reason,
         "raw": seen.raw,
-        "failure": asdict(seen.failure) if seen.failure else None,
+        "failure": seen.failure._asdict() if seen.failure else None,
         "finding": asdict(status.finding) if status.finding else None,
         "skipped": seen.skipped,
         "restarting": seen.restarting,

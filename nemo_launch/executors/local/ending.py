@@ -8,7 +8,6 @@ import os
 import signal
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from nemo_launch import identity, records
 from nemo_launch.errors import RecordError
@@ -30,7 +29,7 @@ OVER = (State.SUCCEEDED, State.FAILED, State.CANCELLED, State.UNKNOWN, State.UNS
 def end(transport: Transport, jobs: Sequence[Job], how: str, grace: float | None) -> dict[str, Observation]:
     """See ``Executor.cancel``; ``grace`` in seconds is what is between TERM and KILL, None: no KILL and no waiting."""
     recovered = recover(transport, [job for job in jobs if job.handle is None and job.intended is not None])
-    jobs = [replace(job, handle=found) if isinstance(found := recovered.get(job.key), Handle) else job for job in jobs]
+    jobs = [job._replace(handle=found) if isinstance(found := recovered.get(job.key), Handle) else job for job in jobs]
     seen = poll(transport, jobs)
     for job in jobs:
         if recovered.get(job.key) is Recovery.IN_FLIGHT:  # should it come to life, it finds the marker

@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from nemo_launch import identity, records
 from nemo_launch.executors.base import Handle, Job, Observation, Recovery, State
@@ -92,4 +91,4 @@ def _waits_for(job: Job, jobs: Sequence[Job], seen: Mapping[str, Observation]) -
     home = os.path.dirname(job.paths.dir)
     near = {other.name: seen[other.key].state for other in jobs if os.path.dirname(other.paths.dir) == home}
     before = [name for name in job.after if near.get(name) is not State.SUCCEEDED]
-    return replace(mine, reason=f"waits for {', '.join(before)}") if before else mine
+    return mine._replace(reason=f"waits for {', '.join(before)}") if before else mine

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from nemo_launch.errors import RecordError, Unreachable
 from nemo_launch.executors.base import Handle, Job, Observation, Recovery
@@ -63,7 +62,7 @@ def _over(job: Job, seen: Mapping[str, Observation]) -> bool:
 def _moved(job: Job, seen: Mapping[str, Observation]) -> Job:
     """With the id of its follow-up job, where there is one by now."""
     owner = seen[job.key].extra.get("job_id")
-    return replace(job, handle=replace(job.handle, job_id=str(owner))) if owner and job.handle else job
+    return job._replace(handle=job.handle._replace(job_id=str(owner))) if owner and job.handle else job
 
 
 def _mark(transport: Transport, jobs: Sequence[Job]) -> None:
@@ -83,8 +82,8 @@ def _found(transport: Transport, job: Job) -> Job:
         return job
     answer = recover(transport, [job])[job.key]
     if isinstance(answer, Handle):
-        return replace(job, handle=answer)
-    return replace(job, intended=None) if answer is Recovery.GONE else job
+        return job._replace(handle=answer)
+    return job._replace(intended=None) if answer is Recovery.GONE else job
 
 
 def _scancel(transport: Transport, jobs: Sequence[Job]) -> str:

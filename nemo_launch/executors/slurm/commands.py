@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from nemo_launch import environment
-from nemo_launch.config.executor import SlurmConfig
-from nemo_launch.task import Task
+if TYPE_CHECKING:
+    from nemo_launch.config.executor import SlurmConfig
+    from nemo_launch.task import Task
 
 #: Seconds for a question before a submission: Slurm's commands themselves go on trying for a minute and more.
 PATIENCE = 15.0
@@ -37,6 +38,8 @@ def site_defaults(config: SlurmConfig, environ: Mapping[str, str]) -> dict[str, 
 
 def submission(config: SlurmConfig, task: Task, environ: Mapping[str, str]) -> dict[str, str]:
     """Environment of sbatch, which the job gets too (``--export=ALL``); without secrets."""
+    from nemo_launch import environment
+
     env = environment.job_environment(config, task.env, environ)
     asked = {*config.env_vars, *task.env}
     # An SBATCH_ or SLURM_ variable that came by inheritance would be an option of this submission.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from nemo_launch.executors.base import Job, Observation, State
 from nemo_launch.executors.outcome import Outcome
@@ -21,8 +21,7 @@ SKEW = 60.0
 NO_FOLDER = 73
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(NamedTuple):
     """What was last known of a job, and when."""
 
     observation: Observation
@@ -34,8 +33,7 @@ class Seen:
     """A final state that nothing can change any more; false: the job's own exit record may still come."""
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(NamedTuple):
     """All that is known about one job at one moment."""
 
     job: Job
@@ -106,12 +104,12 @@ def _judge(e: Evidence) -> Observation:
         if e.queue is None:
             return _lost(e)
         ending = _observation(e, row, State.RUNNING, f"ending, to be started again ({e.outcome.restarting})", None)
-        return replace(ending, restarting=True, attempt=ending.attempt + 1)
+        return ending._replace(restarting=True, attempt=ending.attempt + 1)
     if e.outcome.exit_code is not None and not _runs_again(e):
         if final or not needs_word(e.outcome, e.cancelled) or _no_word_comes(e):
             return _recorded(e, row)
         if e.queue:  # it is about to say which
-            return replace(_observation(e, row, State.RUNNING, "ending", None), extra={"ending": True})
+            return _observation(e, row, State.RUNNING, "ending", None)._replace(extra={"ending": True})
         return _lost(e)
     if e.queue:
         return _shown(e, e.queue)
@@ -194,7 +192,7 @@ def _shown(e: Evidence, row: Row) -> Observation:
     """There is no record of its end; the scheduler shows the job."""
     state, text = _word(e, row)
     if never_starts(row) or (state is State.CANCELLED and _skipped(e, row)):
-        return replace(_observation(e, row, State.CANCELLED, words.reason(words.NEVER), None), skipped=True)
+        return _observation(e, row, State.CANCELLED, words.reason(words.NEVER), None)._replace(skipped=True)
     if state is State.CANCELLED and not row.nodes and e.outcome.started is None:
         return _observation(e, row, state, _cancelled(e, " before it started"), None)
     if state is State.CANCELLED:
@@ -207,7 +205,7 @@ def _shown(e: Evidence, row: Row) -> Observation:
         attempt = e.outcome.before + (e.outcome.attempt + 1 if e.outcome.started is not None else 0)
         start = row.started if row.started and row.started > e.now else None
         seen = _observation(e, row, state, waits, None)
-        return replace(seen, restarting=again, attempt=attempt, estimated_start=start)
+        return seen._replace(restarting=again, attempt=attempt, estimated_start=start)
     if state is State.SUCCEEDED:
         return _observation(e, row, state, "", 0)
     if state is not State.FAILED:
@@ -263,7 +261,7 @@ def _lost(e: Evidence) -> Observation:
     if seen.state.final:  # the scheduler told the end before it forgot the job
         return seen
     if e.controller:
-        return replace(seen, reason=f"the scheduler does not answer: {_line(e.controller)}", age=age)
+        return seen._replace(reason=f"the scheduler does not answer: {_line(e.controller)}", age=age)
     gone = e.seen.gone if e.seen and e.seen.gone is not None else e.now
     if e.no_accounting and e.now - gone >= LOST_AFTER:
         if e.cancelled:
@@ -276,10 +274,10 @@ def _lost(e: Evidence) -> Observation:
     elif e.accounting:
         text = f"no longer in the queue, and accounting does not answer: {_line(e.accounting)}"
     elif e.now - gone >= LOST_AFTER:
-        return replace(seen, state=State.UNKNOWN, reason="neither the queue nor accounting knows it", age=age)
+        return seen._replace(state=State.UNKNOWN, reason="neither the queue nor accounting knows it", age=age)
     else:
         text = "no longer in the queue and not yet in accounting"
-    return replace(seen, reason=text, age=age)
+    return seen._replace(reason=text, age=age)
 
 
 def _observation(e: Evidence, row: Row | None, state: State, reason: str, code: int | None) -> Observation:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from nemo_launch.executors.base import Handle, Job
 from nemo_launch.transport import Transport
@@ -19,4 +18,4 @@ def _owned(job: Job, owner: str) -> Job:
     handle = job.handle
     if not owner or (handle is not None and (handle.array_index is not None or handle.job_id == owner)):
         return job
-    return replace(job, handle=Handle(owner, handle.cluster if handle else None))
+    return job._replace(handle=Handle(owner, handle.cluster if handle else None))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from nemo_launch.executors.base import Handle, Job, Observation, State
 from nemo_launch.executors.outcome import Outcome
@@ -48,15 +47,15 @@ def merged(e: Evidence, known: Sequence[str], queue: Answer, account: Answer) ->
         row, booked = (said if said and same_job(said, e.job) else None for said in rows)
         before = e.seen.observation.parts.get(part) if e.seen else None
         plain = row and row.state == "PENDING" and not booked and not (before and before.state.final)
-        waits = replace(row, job_id="") if row and plain else None
+        waits = row._replace(job_id="") if row and plain else None
         if waits in alike:
             parts[part] = alike[waits]
             continue
         seen = _seen(e.seen, part)
         outcome = _outcome(e.outcome, handle, row, booked)
-        one = merge(replace(e, queue=row, account=booked, seen=seen, outcome=outcome))
+        one = merge(e._replace(queue=row, account=booked, seen=seen, outcome=outcome))
         if one.age is not None and not e.controller:  # since when nobody shows it
-            one = replace(one, extra={**one.extra, "gone": seen.gone if seen and seen.gone is not None else e.now})
+            one = one._replace(extra={**one.extra, "gone": seen.gone if seen and seen.gone is not None else e.now})
         parts[part] = one
         if waits:
             alike[waits] = one
@@ -69,7 +68,7 @@ def _seen(whole: Seen | None, part: str) -> Seen | None:
         return None
     gone = one.extra.get("gone", whole.gone)
     kept = {key: value for key, value in one.extra.items() if key != "gone"}
-    return Seen(replace(one, age=None, extra=kept), whole.at, gone, settled=whole.settled)
+    return Seen(one._replace(age=None, extra=kept), whole.at, gone, settled=whole.settled)
 
 
 def _outcome(outcome: Outcome, handle: Handle, row: Row | None, booked: Row | None) -> Outcome:

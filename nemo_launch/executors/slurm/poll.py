@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from nemo_launch.errors import SchedulerError
 from nemo_launch.executors.base import Handle, Job, Observation, State
@@ -21,8 +21,7 @@ from nemo_launch.transport import Transport
 _BY = re.compile(f"{BY}user ([0-9]+)$")
 
 
-@dataclass(frozen=True)
-class _Known:
+class _Known(NamedTuple):
     """One job on its way through the questions."""
 
     job: Job
@@ -81,11 +80,11 @@ def _ask(
     queue = slurm.squeue(_ids(group), cluster, mine, meanwhile=read)
     if not outcomes:  # nobody was reached who could have been waited for
         read()
-    group = [replace(one, outcome=outcomes[one.job.key]) for one in group]
+    group = [one._replace(outcome=outcomes[one.job.key]) for one in group]
     # Records are written before the scheduler knows of the end, so what was missing may be there now.
     late = [one for one in group if one.outcome.exit_code is None and _may_have_ended(_own(queue, one))]
     outcomes.update(read_outcomes(transport, [one.job for one in late]))
-    group = [replace(one, outcome=outcomes[one.job.key]) for one in group]
+    group = [one._replace(outcome=outcomes[one.job.key]) for one in group]
     doubtful = [one for one in group if _needs_accounting(one, queue)]
     since = min((one.job.intended or one.job.submitted or now for one in doubtful), default=now)
     account = slurm.sacct(_ids(doubtful), since, cluster, mine) if doubtful else Answer()
@@ -109,7 +108,7 @@ def _ask(
         consists_of = [] if own else parts.ids(one.job, one.handle, queue, account, one.seen)
         observation = parts.merged(evidence, consists_of, queue, account) if consists_of else merge(evidence)
         if one.handle != one.given.handle:
-            observation = replace(observation, extra={**observation.extra, "job_id": one.handle.job_id})
+            observation = observation._replace(extra={**observation.extra, "job_id": one.handle.job_id})
         observation = _named(transport, observation)
         seen.save(transport, evidence, observation)
         if observation.state.final:  # a job that never started could not do it itself
@@ -156,7 +155,7 @@ def _named(transport: Transport, observation: Observation) -> Observation:
 
     with contextlib.suppress(KeyError, OverflowError):
         by = f"{BY}{pwd.getpwuid(int(match[1])).pw_name}"
-        return replace(observation, reason=observation.reason[: match.start()] + by)
+        return observation._replace(reason=observation.reason[: match.start()] + by)
     return observation
 
 

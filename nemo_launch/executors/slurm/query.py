@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from nemo_launch.errors import Unreachable
 from nemo_launch.executors.base import Handle
@@ -20,6 +21,7 @@ _SACCT = ("JobID", "State", "Reason", "Submit", "Start", "End", "NodeList", "Exi
 _MANY = 100
 _DAY = 86400.0
 _NO_SACCT = "there is no sacct here"
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 _INDICES = re.compile(r"([0-9]+)_\[([^%\]]+)(?:%[0-9]+)?\]")
 _SPAN = re.compile(r"([0-9]+)(?:-([0-9]+)(?::([1-9][0-9]*))?)?")
 _PART = re.compile(r"([0-9]+)[_+](?:[0-9]+|\[.*\])")
@@ -31,8 +33,7 @@ _NOBODY = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One job as squeue or sacct shows it. Times are unix seconds."""
 
     job_id: str
@@ -49,17 +50,16 @@ class Row:
     signal: int | None = None
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """What one command said. Without an ``error`` the rows are all there is."""
 
-    rows: dict[str, Row] = field(default_factory=dict)
+    rows: Mapping[str, Row] = _NOTHING
     """By the job's id; each index of an array and each component of a heterogeneous job has a row of its own."""
     error: str = ""
     """Why there is no answer; empty: there is one."""
     disabled: bool = False
     """The site keeps no accounting: nobody will ever answer."""
-    families: dict[str, list[str]] = field(default_factory=dict)
+    families: Mapping[str, Sequence[str]] = _NOTHING
     """Ids of the rows of each array and each heterogeneous job, by the id that they share."""
 
     def row(self, handle: Handle) -> Row | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +17,7 @@ _REFRESH = 60.0
 #: A final state without an exit record is looked at again for this long: the record may still be on its way (NFS).
 _SETTLED = 60.0
 
-_DEFAULTS = {name: value for name, value in vars(Observation(State.UNKNOWN)).items() if name != "state"}
+_DEFAULTS = Observation._field_defaults
 
 
 def load(transport: Transport, jobs: Sequence[Job]) -> dict[str, Seen | None]:
@@ -43,9 +42,9 @@ def _observation(fields: dict[str, Any]) -> Observation:
 
 def _plain(observation: Observation) -> dict[str, Any]:
     """Its fields, without those that say nothing: an array has thousands of parts."""
-    said = {name: value for name, value in vars(observation).items() if value != _DEFAULTS.get(name, observation)}
+    said = {name: value for name, value in observation._asdict().items() if value != _DEFAULTS.get(name, observation)}
     if observation.failure:
-        said["failure"] = dataclasses.asdict(observation.failure)
+        said["failure"] = observation.failure._asdict()
     if observation.parts:
         said["parts"] = {name: _plain(part) for name, part in observation.parts.items()}
     return said
@@ -65,7 +64,7 @@ def _worth(e: Evidence, observation: Observation) -> Seen | None:
     old = e.seen
     if observation.age is not None:  # nobody showed it
         if not e.controller and (old is None or old.gone is None):  # it is gone from now on
-            known = old.observation if old else dataclasses.replace(observation, age=None)
+            known = old.observation if old else observation._replace(age=None)
             return Seen(known, old.at if old else (e.job.submitted or e.now), e.now)
         return None
     if observation.state is State.UNKNOWN:

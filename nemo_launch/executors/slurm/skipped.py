@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from nemo_launch.executors.base import Job, Observation, State
 from nemo_launch.executors.slurm.merge import SKEW
@@ -18,7 +17,7 @@ def blame(job: Job, jobs: Sequence[Job], known: Known) -> Observation:
     ended = [name for name in job.after if name in before and before[name].state in (State.FAILED, State.CANCELLED)]
     names = ended or list(job.after) or ["a job that it depends on"]
     blamed = names[0] if len(names) == 1 else f"one of {', '.join(names)}"
-    return replace(known[job.key], reason=f"not started: {blamed} did not succeed")
+    return known[job.key]._replace(reason=f"not started: {blamed} did not succeed")
 
 
 def doomed(job: Job, cancelled: float | None, jobs: Sequence[Job], known: Known) -> bool | None:

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -323,4 +322,4 @@ def settled(run: Run) -> list[Job] | None:
         handle = answers[job.key]
         assert isinstance(handle, Handle)
         ledger.write_handle(job.paths, handle)
-    return [replace(job, handle=answers[job.key]) for job in jobs]  # type: ignore[arg-type]
+    return [job._replace(handle=answers[job.key]) for job in jobs]  # type: ignore[arg-type]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from nemo_launch.executors.base import Handle, Job, Observation, State
@@ -38,7 +37,7 @@ class ByHand:
 
     def job(self, index: int | None = None, part: int | None = None) -> Job:
         name = f"by-hand-{index}-{part}"
-        paths = replace(self.paths, dir=f"{self.paths.dir}-{name}")  # of the launcher's own record
+        paths = self.paths._replace(dir=f"{self.paths.dir}-{name}")  # of the launcher's own record
         handle = Handle(self.id, array_index=index, het_part=part)
         return Job(name, paths, handle, intended=self.begun, submitted=self.begun)
 

@@ -77,7 +77,7 @@ def test_a_folder_for_the_jobs_own_files(site: Site, tmp_path: Path) -> None:
     """The record lies where no node sees it."""
     run = site.prepare(site.task("a", "#!/bin/sh\nexit 7\n"), job_dir=str(site.folder / "jobs"))
     (plan,) = run.plans
-    where = replace(plan.paths, dir=str(tmp_path / "a"), job_dir=str(site.folder / "jobs" / "suite" / "suite_0" / "a"))
+    where = plan.paths._replace(dir=str(tmp_path / "a"), job_dir=str(site.folder / "jobs" / "suite" / "suite_0" / "a"))
     (tmp_path / "a").mkdir()
     run.plans[0] = run.executor.plan(plan.task, where)
     assert run.submit().wait()["a"].exit_code == 7
@@ -118,7 +118,7 @@ def test_a_job_that_waits_for_a_failed_one_is_skipped_and_not_left_in_the_queue(
 def test_what_slurm_refuses_is_told_in_its_words_and_leaves_no_intent(site: Site) -> None:
     tasks = [site.task("a", WAIT), site.task("b", WAIT, after=["a"]), site.task("c", WAIT), site.task("d", WAIT)]
     run = site.prepare(*tasks)
-    run.plans[2] = replace(run.plans[2], script=run.plans[2].script.replace("--nodes=1", "--nodes=77"))
+    run.plans[2] = run.plans[2]._replace(script=run.plans[2].script.replace("--nodes=1", "--nodes=77"))
     with pytest.raises(SchedulerRefused, match="sbatch refused c: .*(More processors|Node count)"):
         run.submit()
     assert [job.handle is not None for job in run.jobs()] == [True, True, False, False]
@@ -139,8 +139,8 @@ def test_an_unknown_partition_is_refused_with_the_real_ones(site: Site) -> None:
         "general" in problem.what and "a3m (up, default), a3u (up)" in problem.fix and "--partition a3m" in problem.fix
     )
     run = site.prepare(site.task("b", WAIT))
-    run.plans[0] = replace(
-        run.plans[0], script=run.plans[0].script.replace("#SBATCH --nodes", "#SBATCH -p x\n#SBATCH --nodes")
+    run.plans[0] = run.plans[0]._replace(
+        script=run.plans[0].script.replace("#SBATCH --nodes", "#SBATCH -p x\n#SBATCH --nodes")
     )
     with pytest.raises(SchedulerRefused, match=r"invalid partition specified: x.*a3m \(up, default\)"):
         run.submit()
@@ -201,7 +201,7 @@ def test_a_controller_that_is_down(site: Site, slurm: Lab, monkeypatch: pytest.M
     seen = run.poll()["before"]
     assert seen.state is State.RUNNING and seen.age is not None and "Unable to contact" in seen.reason
     (job,) = run.jobs()
-    lost = replace(job, handle=None, paths=replace(job.paths, job_dir=str(site.folder / "elsewhere")))
+    lost = job._replace(handle=None, paths=job.paths._replace(job_dir=str(site.folder / "elsewhere")))
     assert run.executor.recover([lost]) == {lost.key: Recovery.IN_FLIGHT}
     later = site.prepare(site.task("later", "#!/bin/sh\n"))
     with pytest.raises(Unreachable, match="Unable to contact slurm controller"):
@@ -325,7 +325,7 @@ def test_an_id_of_another_job_is_not_believed(site: Site) -> None:
     run = site.launch(site.task("ours", WAIT))
     other = ask("sbatch", "--parsable", "--mem=10", "-o", "/dev/null", "--wrap", "sleep 1")
     (job,) = run.jobs()
-    strange = replace(job, handle=Handle(other), intended=time.time())
+    strange = job._replace(handle=Handle(other), intended=time.time())
     seen = polling.poll(run.executor.transport, [strange])[job.key]
     assert seen.extra.get("job_id") == str(job.handle) or seen.age is not None  # the claim, or nothing fresh
     go(site)
@@ -337,7 +337,7 @@ def test_of_two_jobs_for_one_submission_the_owner_counts(site: Site) -> None:
     run.until_running("double")
     (job,) = run.jobs()
     second = ask(*run.plans[0].command)
-    duplicate = replace(job, handle=Handle(second))
+    duplicate = job._replace(handle=Handle(second))
     site_log = Path(job.paths.log(second))
     deadline = time.monotonic() + 60
     while not (site_log.exists() and "duplicate of" in site_log.read_text()):
@@ -360,7 +360,7 @@ def test_a_folder_that_the_nodes_do_not_see_is_explained(site: Site, made: bool)
     gone = f"{where}-on-the-nodes"
     if made:
         Path(gone).mkdir(parents=True)
-    run.plans[0] = replace(run.plans[0], script=run.plans[0].script.replace(f"={where}", f"={gone}"))
+    run.plans[0] = run.plans[0]._replace(script=run.plans[0].script.replace(f"={where}", f"={gone}"))
     seen = run.submit().wait()["hidden"]
     assert seen.state is State.FAILED and "job_dir" in seen.reason
 

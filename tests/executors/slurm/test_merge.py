@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -125,7 +124,7 @@ def test_work_that_was_done_stays_done(raw: str) -> None:
 
 
 def test_the_scheduler_says_why_a_record_has_a_bad_code() -> None:
-    term = replace(ended(143), cause="signal", signal="SIGTERM")
+    term = ended(143)._replace(cause="signal", signal="SIGTERM")
     assert "time limit" in truth(term, queue=row("TIMEOUT")).reason
     assert "preempted" in truth(term, account=row("PREEMPTED")).reason
     assert truth(term, account=row("CANCELLED by 7")).state is State.CANCELLED
@@ -134,12 +133,12 @@ def test_the_scheduler_says_why_a_record_has_a_bad_code() -> None:
 
 def test_memory_that_was_not_enough_is_named_with_how_much_it_was() -> None:
     room = "it may use 100 MB on each node; ask for more (mem)"
-    told = replace(ended(137), cause="memory", reason=f"ran out of memory on a3m-1: {room}", memory=room)
+    told = ended(137)._replace(cause="memory", reason=f"ran out of memory on a3m-1: {room}", memory=room)
     # The batch script came to its own end, which is all that Slurm 22.05 says of it; or nobody says anything.
     for row_, rest in ((row("FAILED", exit_code=9), {}), (None, {"controller": "no answer"})):
         seen = truth(told, account=row_, **rest)
         assert (seen.state, seen.exit_code, seen.reason) == (State.FAILED, 137, told.reason)
-    killed = replace(STARTED, memory=room)  # the script, too
+    killed = STARTED._replace(memory=room)  # the script, too
     assert truth(killed, account=row("OUT_OF_MEMORY")).reason == f"ran out of memory: {room}"
     assert truth(account=row("OUT_OF_MEMORY")).reason == "ran out of memory: ask for more (mem)"
 
@@ -164,7 +163,7 @@ def test_what_slurm_wrote_into_the_log_counts_when_it_has_forgotten_the_job(
 
 
 def test_memory_was_not_enough_before_somebody_cancelled() -> None:
-    told = replace(ended(137), cause="memory", reason="ran out of memory")
+    told = ended(137)._replace(cause="memory", reason="ran out of memory")
     assert truth(told, cancelled=True).state is State.FAILED
 
 
@@ -175,7 +174,7 @@ OVER = ["CANCELLED by 7", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "OUT_OF_MEMORY", 
 @pytest.mark.parametrize("raw", OVER)
 @pytest.mark.parametrize("source", ["queue", "account"])
 def test_a_run_that_was_ended_is_no_success_however_well_it_took_it(raw: str, code: int, source: str) -> None:
-    record = replace(ended(code), cause="signal", signal="SIGTERM")
+    record = ended(code)._replace(cause="signal", signal="SIGTERM")
     seen = truth(record, **dict[str, Any]({source: row(raw)}))
     assert seen.state is (State.CANCELLED if raw.startswith("CANCELLED") else State.FAILED)
     assert seen.reason == words.state(raw)[1]
@@ -184,13 +183,13 @@ def test_a_run_that_was_ended_is_no_success_however_well_it_took_it(raw: str, co
 
 @pytest.mark.parametrize("raw", [*OVER, "RUNNING", "COMPLETING", "COMPLETED"])
 def test_a_cancelled_run_that_ends_well_is_cancelled(raw: str) -> None:
-    record = replace(ended(0), cause="cancelled", signal="SIGTERM")
+    record = ended(0)._replace(cause="cancelled", signal="SIGTERM")
     assert truth(record, cancelled=True, queue=row(raw)).state is State.CANCELLED
     assert truth(record, cancelled=True, controller="away", accounting="away").state is State.CANCELLED
 
 
 def test_where_all_came_to_their_end_just_as_the_signal_came_the_scheduler_decides() -> None:
-    record = replace(ended(0), cause="signal", signal="SIGTERM")
+    record = ended(0)._replace(cause="signal", signal="SIGTERM")
     assert truth(record, queue=row("COMPLETING")).state is State.RUNNING
     assert truth(record, queue=row("COMPLETING"), account=row("CANCELLED by 7")).state is State.CANCELLED
     assert truth(record, account=row("COMPLETED", exit_code=0)).state is State.SUCCEEDED
@@ -198,12 +197,12 @@ def test_where_all_came_to_their_end_just_as_the_signal_came_the_scheduler_decid
 
 @pytest.mark.parametrize("code", [0, 143])
 def test_without_the_schedulers_word_a_signalled_end_stays_open(code: int) -> None:
-    record = replace(ended(code), cause="signal", signal="SIGTERM")
+    record = ended(code)._replace(cause="signal", signal="SIGTERM")
     for silent in ({"controller": "away"}, {"accounting": "away"}, {"controller": "away", "accounting": "away"}):
         seen = truth(record, seen=Seen(LAST, NOW - 9000, NOW - 9000), **dict[str, Any](silent))
         assert (seen.state, seen.age) == (State.RUNNING, 9000.0)
     assert not truth(record).state.final  # accounting lags behind
-    later = replace(record, ended=NOW - LOST_AFTER)
+    later = record._replace(ended=NOW - LOST_AFTER)
     assert truth(later).reason == "ended by SIGTERM"  # both know nothing of it
     none: dict[str, Any] = {"no_accounting": True, "accounting": "disabled"}
     assert truth(record, **none).reason == "ended by SIGTERM"
@@ -212,7 +211,7 @@ def test_without_the_schedulers_word_a_signalled_end_stays_open(code: int) -> No
 
 @pytest.mark.parametrize("raw", ["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "RUNNING", "PENDING"])
 @pytest.mark.parametrize("state", [State.SUCCEEDED, State.FAILED, State.CANCELLED])
-@pytest.mark.parametrize("record", [NOTHING, ended(0), ended(7), replace(ended(0), cause="signal")])
+@pytest.mark.parametrize("record", [NOTHING, ended(0), ended(7), ended(0)._replace(cause="signal")])
 def test_what_was_told_as_the_end_stays_it(raw: str, state: State, record: Outcome) -> None:
     before = Seen(Observation(state), NOW - 5, settled=False)
     for source in ("queue", "account"):
@@ -222,9 +221,9 @@ def test_what_was_told_as_the_end_stays_it(raw: str, state: State, record: Outco
 def test_a_failure_before_the_cancellation_stays_a_failure() -> None:
     assert truth(ended(7), cancelled=True).state is State.FAILED
     assert truth(ended(7), cancelled=True, queue=row("FAILED")).state is State.FAILED
-    assert truth(replace(ended(143), cause="cancelled"), cancelled=True).state is State.CANCELLED
+    assert truth(ended(143)._replace(cause="cancelled"), cancelled=True).state is State.CANCELLED
     # the script saw the marker and ended by itself, before scancel was heard
-    assert truth(replace(ended(143), cause="cancelled"), cancelled=True, queue=row("FAILED")).state is State.CANCELLED
+    assert truth(ended(143)._replace(cause="cancelled"), cancelled=True, queue=row("FAILED")).state is State.CANCELLED
     assert truth(ended(143), cancelled=True, queue=row("COMPLETING")).state is State.CANCELLED
 
 
@@ -257,7 +256,7 @@ def test_an_end_that_accounting_explained_stays_explained() -> None:
     by = Observation(State.CANCELLED, reason="cancelled by ada")
     assert truth(queue=row("CANCELLED"), seen=Seen(by, NOW, settled=False)) == by
     later = truth(
-        queue=row("CANCELLED"), account=row("CANCELLED by 7"), seen=Seen(replace(by, reason="cancelled"), NOW)
+        queue=row("CANCELLED"), account=row("CANCELLED by 7"), seen=Seen(by._replace(reason="cancelled"), NOW)
     )
     assert later.reason == "cancelled by user 7"
 
@@ -282,7 +281,7 @@ def test_what_can_never_start_is_skipped() -> None:
     waits = row("PENDING", "DependencyNeverSatisfied", started=None, nodes="")
     assert never_starts(waits) and not never_starts(row("PENDING", "Dependency"))
     assert (truth(queue=waits).state, truth(queue=waits).skipped) == (State.CANCELLED, True)
-    job = replace(JOB, after=("before",))
+    job = JOB._replace(after=("before",))
     queue = truth(job=job, queue=row("CANCELLED", "DependencyNeverSatisfied", nodes=""))
     for seen in (queue, truth(job=job, account=row("CANCELLED", "Dependency", nodes=""), doomed=True)):
         assert (seen.state, seen.skipped, seen.started) == (State.CANCELLED, True, None)
@@ -291,7 +290,7 @@ def test_what_can_never_start_is_skipped() -> None:
 
 @pytest.mark.parametrize("known", [{"doomed": False}, {"doomed": None}, {"doomed": True, "cancelled": True}])
 def test_what_was_cancelled_while_it_waited_for_others_is_not_skipped(known: dict[str, Any]) -> None:
-    seen = truth(job=replace(JOB, after=("before",)), queue=row("CANCELLED", "Dependency", nodes=""), **known)
+    seen = truth(job=JOB._replace(after=("before",)), queue=row("CANCELLED", "Dependency", nodes=""), **known)
     assert (seen.state, seen.skipped, seen.reason) == (State.CANCELLED, False, "cancelled before it started")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ def row(job_id: str, state: str, reason: str = "", **more: Any) -> Row:
 
 
 def answer(*rows: Row) -> Answer:
-    return _answer(replace(one, job_id=id) for one in rows for id in expand(one.job_id))
+    return _answer(one._replace(job_id=id) for one in rows for id in expand(one.job_id))
 
 
 def truth(queue: Answer, account: Answer | None = None, outcome: Outcome | None = None, **more: Any) -> Observation:
@@ -131,8 +130,8 @@ def test_an_index_that_is_gone_without_accounting_has_failed_after_three_minutes
     before = Observation(State.RUNNING, parts={"7_0": Observation(State.RUNNING), "7_1": Observation(State.RUNNING)})
     seen = truth(queue, seen=Seen(before, NOW - 300), **none)
     assert seen.parts["7_0"].state is State.RUNNING and seen.parts["7_0"].extra["gone"] == NOW
-    again = replace(seen.parts["7_0"], extra={"gone": NOW - 181})
-    seen = truth(queue, seen=Seen(replace(before, parts={**seen.parts, "7_0": again}), NOW - 1), **none)
+    again = seen.parts["7_0"]._replace(extra={"gone": NOW - 181})
+    seen = truth(queue, seen=Seen(before._replace(parts={**seen.parts, "7_0": again}), NOW - 1), **none)
     assert seen.parts["7_0"].state is State.FAILED and seen.state is State.RUNNING
 
 
@@ -159,7 +158,7 @@ def test_what_is_kept_of_parts_is_read_back_whole(tmp_path: Path) -> None:
     failure = Failure(1, "n0", 7, exception="KeyError: 'x'")
     one = Observation(State.FAILED, "FAILED", "exit code 7", 7, attempt=1, failure=failure, extra={"gone": 5.0})
     whole = Observation(State.RUNNING, parts={"7_0": one, "7_1": Observation(State.UNKNOWN, raw="HIBERNATING")})
-    job = replace(JOB, paths=TaskPaths(str(tmp_path), str(tmp_path)))
+    job = JOB._replace(paths=TaskPaths(str(tmp_path), str(tmp_path)))
     seen.save(LocalTransport(), Evidence(job, NOW, Outcome()), whole)
     kept = seen.load(LocalTransport(), [job])[job.key]
     assert kept is not None and kept.observation == whole
