@@ -34,32 +34,32 @@ class TaskPaths(NamedTuple):
     @property
     def task(self) -> str:
         """What was asked."""
-        return os.path.join(self.dir, "task.json")
+        return f"{self.dir}/task.json"
 
     @property
     def intent(self) -> str:
         """Written before the scheduler is called."""
-        return os.path.join(self.dir, "intent.json")
+        return f"{self.dir}/intent.json"
 
     @property
     def handle(self) -> str:
         """The scheduler's id, written right after it answered."""
-        return os.path.join(self.dir, "handle.json")
+        return f"{self.dir}/handle.json"
 
     @property
     def refused(self) -> str:
         """The scheduler's last no, in its own words."""
-        return os.path.join(self.dir, "refused.json")
+        return f"{self.dir}/refused.json"
 
     @property
     def state(self) -> str:
         """Local only: what the supervisor knows of the task."""
-        return os.path.join(self.dir, "state.json")
+        return f"{self.dir}/state.json"
 
     @property
     def finding(self) -> str:
         """What the log of a failed attempt shows (see ``signatures``)."""
-        return os.path.join(self.dir, "finding.json")
+        return f"{self.dir}/finding.json"
 
     def patterns(self) -> TaskPaths:
         """The same paths as glob patterns, in which only ``*`` in place of an id stands for anything."""
@@ -78,17 +78,17 @@ class TaskPaths(NamedTuple):
     @property
     def script(self) -> str:
         """The batch script; its unique path is the job's tag at the scheduler."""
-        return os.path.join(self.job_dir, "job.sh")
+        return f"{self.job_dir}/job.sh"
 
     @property
     def runner(self) -> str:
         """Folder of the files that run on the node."""
-        return os.path.join(self.job_dir, "runner")
+        return f"{self.job_dir}/runner"
 
     @property
     def claim(self) -> str:
         """Symlink to ``job-<id>``: the job that owns this submission."""
-        return os.path.join(self.job_dir, "claim")
+        return f"{self.job_dir}/claim"
 
     @property
     def secrets(self) -> str:
@@ -98,41 +98,41 @@ class TaskPaths(NamedTuple):
     @property
     def cancelled(self) -> str:
         """Marker: the user cancelled; never requeue."""
-        return os.path.join(self.job_dir, "cancelled")
+        return f"{self.job_dir}/cancelled"
 
     @property
     def checkpoint_requested(self) -> str:
         """Marker that recipes poll: save soon, the end is near."""
-        return os.path.join(self.job_dir, "checkpoint-requested")
+        return f"{self.job_dir}/checkpoint-requested"
 
     @property
     def seen(self) -> str:
         """Last state that the scheduler told, for when it no longer answers."""
-        return os.path.join(self.job_dir, "seen.json")
+        return f"{self.job_dir}/seen.json"
 
     def log(self, job_id: str) -> str:
         """All ranks' lines; ``%j`` is a valid job id here, for the directive."""
-        return os.path.join(self.job_dir, f"{job_id}.log")
+        return f"{self.job_dir}/{job_id}.log"
 
     def exit_record(self, job_id: str = "*", restart: int | str = "*") -> str:
         """One attempt's end, as the batch script wrote it."""
-        return os.path.join(self.job_dir, f"exit-{job_id}-{restart}.json")
+        return f"{self.job_dir}/exit-{job_id}-{restart}.json"
 
     def started(self, job_id: str = "*", restart: int | str = "*") -> str:
         """One attempt's start, as the batch script wrote it."""
-        return os.path.join(self.job_dir, f"started-{job_id}-{restart}.json")
+        return f"{self.job_dir}/started-{job_id}-{restart}.json"
 
     def restart(self, job_id: str = "*", restart: int | str = "*") -> str:
         """That one attempt will be followed by another, and why, as the batch script wrote it."""
-        return os.path.join(self.job_dir, f"restart-{job_id}-{restart}.json")
+        return f"{self.job_dir}/restart-{job_id}-{restart}.json"
 
     def follows(self, job_id: str = "*") -> str:
         """Which job this one goes on for, where the site does not requeue."""
-        return os.path.join(self.job_dir, f"follows-{job_id}.json")
+        return f"{self.job_dir}/follows-{job_id}.json"
 
     def ranks(self, job_id: str = "*", restart: int | str = "*") -> str:
         """Folder of one attempt's rank logs and failure records."""
-        return os.path.join(self.job_dir, f"ranks-{job_id}-{restart}")
+        return f"{self.job_dir}/ranks-{job_id}-{restart}"
 
     def first_failure(self, job_id: str = "*", restart: int | str = "*") -> str:
         """The rank that failed first in one attempt."""

@@ -13,7 +13,7 @@ from nemo_launch.executors.base import State
 from nemo_launch.tailing import Selection, Stream, Write
 
 if TYPE_CHECKING:
-    from nemo_launch.experiments.experiment import Experiment
+    from nemo_launch.experiments.asked import Asked
     from nemo_launch.experiments.observing import TaskStatus
 
 #: Seconds between two looks at a log that is followed.
@@ -21,7 +21,7 @@ _LOOK = 0.3
 
 
 def show(
-    experiment: Experiment,
+    experiment: Asked,
     names: str | Sequence[str],
     follow: bool = False,
     rank: int | None = None,

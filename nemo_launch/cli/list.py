@@ -27,7 +27,8 @@ def run(prog: str, argv: list[str]) -> int:
     from nemo_launch import layout
     from nemo_launch.errors import NotFound, Problem, RecordError
     from nemo_launch.experiments import catalog
-    from nemo_launch.experiments.experiment import Experiment, observe_all
+    from nemo_launch.experiments.asked import observe_all
+    from nemo_launch.experiments.experiment import Experiment
     from nemo_launch.views import errors, json
 
     home, title = layout.home(), asked.title or ""

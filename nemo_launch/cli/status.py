@@ -38,7 +38,7 @@ def run(prog: str, argv: list[str]) -> int:
     asked = parser.whole(argv)
     _fits(asked)
 
-    from nemo_launch.experiments.experiment import observe_all
+    from nemo_launch.experiments.asked import observe_all
 
     found = [verbs.experiment(text) for text in asked.experiment or [None]]
     chosen = list({experiment.id: experiment for experiment in found}.values())
@@ -82,7 +82,7 @@ def _fits(asked: argparse.Namespace) -> None:
 def _until_the_end(chosen: Sequence[Experiment], interval: float | None, watch: bool) -> list[TaskStatus]:
     """Wait for all tasks of all experiments, with one question for all of them each time."""
     from nemo_launch.experiments import waiting
-    from nemo_launch.experiments.experiment import observe_all
+    from nemo_launch.experiments.asked import observe_all
 
     def ask() -> list[TaskStatus]:
         return [status for statuses in observe_all(chosen).values() for status in statuses]

@@ -1,32 +1,29 @@
-"""The experiment: recipes with their executors under one title; run, status, logs, cancel, and finding it again."""
+"""The experiment: recipes with their executors under one title, and launching them; its bases ask and find again."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
-import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from nemo_launch import layout, records
-from nemo_launch.errors import InputError, NotFound, Problem, RecordError
-from nemo_launch.executors import factory
-from nemo_launch.experiments import arguments, catalog
-from nemo_launch.experiments.observing import TaskStatus, observe, refresh
-from nemo_launch.layout import ExperimentPaths
+from nemo_launch.errors import InputError, Problem
+from nemo_launch.experiments import arguments
+from nemo_launch.experiments.found import Found
+from nemo_launch.experiments.observing import TaskStatus
 
 if TYPE_CHECKING:
     from nemo_launch import packaging
-    from nemo_launch.executors.base import Executor, Job, Plan, State
-    from nemo_launch.experiments import adopting, lowering
+    from nemo_launch.executors.base import Executor, Plan, State
+    from nemo_launch.experiments import adopting
+    from nemo_launch.layout import TaskPaths
     from nemo_launch.recipes import Recipe, Site
     from nemo_launch.task import Task
 
-__all__ = ["Experiment", "TaskStatus", "observe_all"]
+__all__ = ["Experiment", "TaskStatus"]
 
 
-class Experiment:
+class Experiment(Found):
     """Tasks that are launched together and found again by title or id.
 
     Names and behaviour are NeMo-Run's::
@@ -44,7 +41,7 @@ class Experiment:
     """
 
     def __init__(self, title: str, executor: Executor | None = None) -> None:
-        self.title = arguments.text(title, "title", "an experiment's title")
+        super().__init__(title)
         if executor is not None:
             arguments.executor(executor, "executor")
         self.adopted = False
@@ -56,12 +53,6 @@ class Experiment:
         self.plans: list[Plan] = []
         """What ``run`` submitted."""
         self._default = executor
-        self._adds: list[lowering.Added] = []
-        self._tasks: list[tuple[str, tuple[str, ...], Executor]] = []
-        self._home = layout.home()
-        self.paths = ExperimentPaths(self._home, title, f"{title}_{int(time.time())}")
-        self._ran = False
-        self._created: float | None = None
         self._launching = threading.Lock()
 
     def __repr__(self) -> str:
@@ -73,23 +64,6 @@ class Experiment:
 
     def __exit__(self, *exc: object) -> None:
         return None
-
-    @property
-    def id(self) -> str:
-        """``<title>_<unix seconds>``; settled by ``run``."""
-        return self.paths.id
-
-    @property
-    def created(self) -> float:
-        """When it was launched, in unix seconds. The number in the id runs ahead after a burst of launches."""
-        if self._created is None and self._ran:
-            self._created = catalog.created(self.paths)
-        return time.time() if self._created is None else self._created
-
-    @property
-    def task_names(self) -> list[str]:
-        """In the order in which they were added."""
-        return [name for name, *_ in (self._tasks or self._adds)]
 
     def add(
         self,
@@ -244,134 +218,12 @@ class Experiment:
         if self.adopted:
             self.stale = adopting.stale([plan for plan, _ in plans])
 
-    def confirm(self) -> None:
-        """The user has seen the result of the launch: from now on the same request makes a new experiment."""
-        with contextlib.suppress(RecordError):  # full disk: then the same request shows this one once more
-            records.write_bytes(self.paths.launched, b"")
-
-    def jobs(self) -> list[tuple[Job, Executor]]:
-        """What the record says of every task, without asking the scheduler."""
-        return refresh(self.paths, self._known())
-
-    def statuses(self) -> list[TaskStatus]:
-        """The truth about every task now, with one question to the scheduler for all."""
-        return observe(self.jobs())
-
-    def status(self, return_dict: bool = False) -> dict[str, dict[str, Any]] | None:
-        """Print the status block, or return it as a dict by task name (NeMo-Run's keys, and more)."""
-        from nemo_launch.views import block, json
-
-        tasks = self.statuses()
-        if return_dict:
-            return {entry["name"]: entry for entry in json.experiment(self, tasks)["tasks"]}
-        print(block.render(self, tasks))
-        return None
-
-    def wait(
-        self, on_change: Callable[[list[TaskStatus]], None] | None = None, timeout: float | None = None
-    ) -> list[TaskStatus]:
-        """Wait until every task is final; see ``waiting.wait``."""
-        from nemo_launch.experiments import waiting
-
-        arguments.function(on_change, "on_change", "For a time limit write timeout=SECONDS.")
-        arguments.seconds(timeout, "timeout")
-        self._needs_run("Experiment.wait")
-
-        return waiting.wait(self.statuses, on_change, timeout)
-
-    def cancel(self, name: str | None = None) -> list[TaskStatus]:
-        """End one task or all, for sure; tasks that have ended keep their result. Returns what all are afterwards."""
-        self._needs_run("Experiment.cancel")
-        chosen = self._pick(name)
-        groups: dict[Executor, list[Job]] = {}
-        for job, executor in self.jobs():  # no question before the order: the launcher may still be submitting
-            if job.name in chosen:
-                groups.setdefault(executor, []).append(job)
-        for executor, jobs in groups.items():
-            executor.cancel(jobs)
-        if name is None:
-            self.confirm()  # whoever ended a launch does not want it to be gone on with
-        return self.statuses()
-
-    def logs(
-        self,
-        name: str | None = None,
-        follow: bool = False,
-        rank: int | None = None,
-        attempt: int | Literal["all"] | None = None,
-    ) -> None:
-        """Print the log of a task (the only one by default); see ``nemo_launch.logs.show``."""
-        from nemo_launch import logs
-
-        self._needs_run("Experiment.logs")
-        (chosen, *more) = self._pick(name)
-        if more:
-            raise InputError(
-                Problem(f"{self.id} has several tasks", "logs", f"Name one of {', '.join(self.task_names)}.")
-            )
-        logs.show(self, chosen, follow=follow, rank=rank, attempt=attempt)
-
-    # -- finding it again ---------------------------------------------------------------------------------------
-
-    @classmethod
-    def from_id(cls, id: str) -> Experiment:
-        """The experiment with this id.
-
-        Raises:
-            NotFound: there is none; the message names near ones.
-        """
-        paths, record = catalog.record_of(arguments.text(id, "id", "an experiment's id"))
-        experiment = cls(paths.title)
-        experiment.paths = paths
-        experiment._ran = True
-        experiment._created = catalog.created(paths, record)
-        experiment._tasks = factory.tasks(record, paths.record)
-        return experiment
-
-    @classmethod
-    def from_title(cls, title: str) -> Experiment:
-        """The newest experiment of a title."""
-        return cls.from_id(catalog.newest_of(arguments.text(title, "title", "an experiment's title")))
-
-    @classmethod
-    def find(cls, text: str) -> Experiment:
-        """By id, else by title."""
-        if catalog.is_id(arguments.text(text, "experiment", "an experiment's id or title")):
-            return cls.from_id(text)
-        return cls.from_title(text)
-
-    @staticmethod
-    def catalog(title: str = "") -> list[str]:
-        """Ids of all experiments (of a title), oldest first. Folders without a record are ignored."""
-        return catalog.ids(layout.home(), arguments.text(title, "title", "a title") if title != "" else "")
-
-    @classmethod
-    def newest(cls) -> Experiment | None:
-        """The newest of all; None: there is none."""
-        id = next(catalog.newest(layout.home()), None)
-        return None if id is None else cls.from_id(id)
-
     # -- inside -------------------------------------------------------------------------------------------------
 
     def _was_run(self, where: str) -> InputError:
         return InputError(Problem(f"experiment {self.id} was run already", where, "Make another one."))
 
-    def _needs_run(self, where: str) -> None:
-        if not self._ran:
-            raise InputError(Problem(f"experiment {self.title!r} was not run yet", where, "Call run() first."))
-
-    def _known(self) -> list[tuple[str, tuple[str, ...], Executor]]:
-        return self._tasks or [(name, after, executor) for name, _, executor, after in self._adds]
-
-    def _pick(self, name: str | None) -> list[str]:
-        names = [known for known, *_ in self._known()]
-        if name is None:
-            return names
-        if name not in names:
-            raise NotFound(Problem(f"{self.id} has no task {name!r}", "task", f"It has {', '.join(names)}."))
-        return [name]
-
-    def _paths_of(self, name: str, executor: Executor) -> layout.TaskPaths:
+    def _paths_of(self, name: str, executor: Executor) -> TaskPaths:
         return self.paths.task(name, executor.job_dir)
 
     def _site(self, executor: Executor) -> Site:
@@ -383,16 +235,6 @@ class Experiment:
         from nemo_launch.experiments import lowering
 
         return lowering.lowered(self.title, self._adds, self._site)
-
-
-def observe_all(experiments: Sequence[Experiment]) -> dict[str, list[TaskStatus]]:
-    """The state of every task of many experiments, with one question for all of them; by experiment id."""
-    tasks = [(e, pair) for e in experiments for pair in refresh(e.paths, e._known())]
-    seen = observe([pair for _, pair in tasks])
-    result: dict[str, list[TaskStatus]] = {e.id: [] for e in experiments}
-    for (experiment, _), status in zip(tasks, seen, strict=True):
-        result[experiment.id].append(status)
-    return result
 
 
 def _warn(text: str) -> None:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from nemo_launch.executors.base import Observation, State
 
 if TYPE_CHECKING:
-    from nemo_launch.experiments.experiment import Experiment
+    from nemo_launch.experiments.asked import Asked
     from nemo_launch.experiments.observing import TaskStatus
 
 _NEVER_STARTED = (State.UNSUBMITTED, State.SUBMITTED, State.PENDING)
 
 
-def render(experiment: Experiment, statuses: Sequence[TaskStatus], program: str = "run.py") -> str:
+def render(experiment: Asked, statuses: Sequence[TaskStatus], program: str = "run.py") -> str:
     """The whole block, plain, without a newline at its end. ``program`` is what the next command starts with."""
     return "\n".join(_lines(experiment.id, statuses, program))
 
@@ -83,17 +83,23 @@ _PARTS = 20
 def _parts(seen: Observation) -> Iterator[str]:
     """A line for each component of a heterogeneous job, and one for all indices of an array that are alike."""
     alike: dict[str, list[str]] = {}
+    told: dict[int, str] = {}  # what waits alike is one and the same
     for job_id, part in seen.parts.items():
-        what = str(part.state) + (f" on {part.nodes}" if part.nodes and part.state is State.RUNNING else "")
-        if part.state is not State.SUCCEEDED and part.reason:
-            what += f": {_line(part.reason)}"
-        if part.age is not None:
-            what += f" (last known {duration(part.age)} ago)"
+        what = told.get(id(part)) or told.setdefault(id(part), _part(part))
         alike.setdefault(what if "_" in job_id else f"{what}\0{job_id}", []).append(job_id)
     lines = [f"- {_named(ids)}: {what.partition(chr(0))[0]}" for what, ids in alike.items()]
     yield from lines[:_PARTS]
     if len(lines) > _PARTS:
         yield f"- Further: {len(lines) - _PARTS} lines, see --json"
+
+
+def _part(part: Observation) -> str:
+    what = str(part.state) + (f" on {part.nodes}" if part.nodes and part.state is State.RUNNING else "")
+    if part.state is not State.SUCCEEDED and part.reason:
+        what += f": {_line(part.reason)}"
+    if part.age is not None:
+        what += f" (last known {duration(part.age)} ago)"
+    return what
 
 
 def _named(ids: Sequence[str]) -> str:

@@ -51,7 +51,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nemo_launch.executors.base import Observation, Plan
-    from nemo_launch.experiments.experiment import Experiment
+    from nemo_launch.experiments.asked import Asked
     from nemo_launch.experiments.observing import TaskStatus
 
 SCHEMA_VERSION = 1
@@ -62,18 +62,18 @@ def dumps(document: Mapping[str, Any]) -> str:
     return json.dumps(document, indent=2, ensure_ascii=True) + "\n"
 
 
-def experiment(launched: Experiment, statuses: Sequence[TaskStatus], adopted: bool | None = None) -> dict[str, Any]:
+def experiment(launched: Asked, statuses: Sequence[TaskStatus], adopted: bool | None = None) -> dict[str, Any]:
     """See the module's description."""
     document = {"schema_version": SCHEMA_VERSION, **_entry(launched, statuses)}
     return document if adopted is None else {**document, "adopted": adopted}
 
 
-def experiments(entries: Iterable[tuple[Experiment, Sequence[TaskStatus]]]) -> dict[str, Any]:
+def experiments(entries: Iterable[tuple[Asked, Sequence[TaskStatus]]]) -> dict[str, Any]:
     """See the module's description."""
     return {"schema_version": SCHEMA_VERSION, "experiments": [_entry(*entry) for entry in entries]}
 
 
-def plans(planned: Experiment, tasks: Sequence[Plan]) -> dict[str, Any]:
+def plans(planned: Asked, tasks: Sequence[Plan]) -> dict[str, Any]:
     """See the module's description."""
     return {
         "schema_version": SCHEMA_VERSION,
@@ -95,11 +95,11 @@ def plans(planned: Experiment, tasks: Sequence[Plan]) -> dict[str, Any]:
     }
 
 
-def _entry(launched: Experiment, statuses: Sequence[TaskStatus]) -> dict[str, Any]:
+def _entry(launched: Asked, statuses: Sequence[TaskStatus]) -> dict[str, Any]:
     return {"experiment": _identity(launched), "tasks": [_task(status) for status in statuses]}
 
 
-def _identity(launched: Experiment) -> dict[str, str]:
+def _identity(launched: Asked) -> dict[str, str]:
     return {"id": launched.id, "title": launched.title, "directory": launched.paths.dir}
 
 

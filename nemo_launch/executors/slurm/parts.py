@@ -33,7 +33,11 @@ def ids(job: Job, handle: Handle, queue: Answer, account: Answer, seen: Seen | N
     found |= {part for said in (queue, account) for part, row in said.parts(handle).items() if same_job(row, job)}
     if found and handle.job_id in account.rows and found <= set(account.rows):
         found.add(handle.job_id)  # indices that were never started and are not known one by one, as one row
-    return sorted(found, key=lambda part: [int(number) for number in re.findall("[0-9]+", part)])
+    return sorted(found, key=_numbers)
+
+
+def _numbers(part: str) -> list[int]:
+    return [int(number) for number in part.replace("+", "_").split("_") if number.isdecimal()]
 
 
 def merged(e: Evidence, known: Sequence[str], queue: Answer, account: Answer) -> Observation:
@@ -91,7 +95,7 @@ def combine(parts: Mapping[str, Observation]) -> Observation:
 
     It is under way as long as one part is. Then one that failed makes all of it failed.
     """
-    seen = list(parts.values())
+    seen = list({id(one): one for one in parts.values()}.values())  # those that wait alike are one and the same
     order = _OVER if all(one.state.final for one in seen) else _UNDER_WAY
     state = next((state for state in order if any(one.state is state for one in seen)), State.PENDING)
     decisive = next((one for one in seen if one.state is state), seen[0])
@@ -100,7 +104,7 @@ def combine(parts: Mapping[str, Observation]) -> Observation:
     return Observation(
         state,
         raw=decisive.raw,
-        reason=_reason(parts),
+        reason=_reason(parts, seen),
         exit_code=failed.exit_code if state.final else None,
         attempt=max(one.attempt for one in seen),
         nodes=",".join(dict.fromkeys(one.nodes for one in seen if one.nodes)),
@@ -117,13 +121,12 @@ def combine(parts: Mapping[str, Observation]) -> Observation:
     )
 
 
-def _reason(parts: Mapping[str, Observation]) -> str:
+def _reason(parts: Mapping[str, Observation], seen: Sequence[Observation]) -> str:
     """The reason that all share, else how many are in which state; with few parts also which and why."""
-    seen = list(parts.values())
     shared = {(one.state, one.reason) for one in seen}
     if len(shared) == 1:
         return seen[0].reason
-    return ", ".join(f"{count} {state}" for state, count in Counter(str(one.state) for one in seen).items())
+    return ", ".join(f"{count} {state}" for state, count in Counter(str(one.state) for one in parts.values()).items())
 
 
 def _least(values: object) -> float | None:

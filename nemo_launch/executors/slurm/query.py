@@ -25,11 +25,10 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _INDICES = re.compile(r"([0-9]+)_\[([^%\]]+)(?:%[0-9]+)?\]")
 _SPAN = re.compile(r"([0-9]+)(?:-([0-9]+)(?::([1-9][0-9]*))?)?")
 _PART = re.compile(r"([0-9]+)[_+](?:[0-9]+|\[.*\])")
-_NOBODY = re.compile(
+_NOBODY = (
     r"unable to contact|socket timed out|temporarily una(?:ble|vailable)|connection (?:refused|timed out|reset)"
     r"|connect failure|zero bytes were transmitted|transport endpoint|communication connection failure|standby"
-    r"|message receive failure|no response|network is unreachable|configuration source|failed to fetch config",
-    re.IGNORECASE,
+    r"|message receive failure|no response|network is unreachable|configuration source|failed to fetch config"
 )
 
 
@@ -76,7 +75,7 @@ class Answer(NamedTuple):
 
 def unreachable(text: str) -> bool:
     """Whether this is how Slurm's commands say that nobody answered."""
-    return _NOBODY.search(text) is not None
+    return re.search(_NOBODY, text, re.IGNORECASE) is not None
 
 
 def parse_squeue(text: str) -> list[Row]:

@@ -36,17 +36,21 @@ def _seen(data: bytes) -> Seen | None:
 
 def _observation(fields: dict[str, Any]) -> Observation:
     failure = Failure(**fields["failure"]) if fields.get("failure") else None
-    parts = {name: _observation(part) for name, part in fields.get("parts", {}).items()}
+    alike = ((_observation(group["are"]), group["ids"]) for group in fields.get("parts", ()))
+    parts = {part: one for one, ids in alike for part in ids}
     return Observation(**{**fields, "state": State(fields["state"]), "failure": failure, "parts": parts})
 
 
 def _plain(observation: Observation) -> dict[str, Any]:
-    """Its fields, without those that say nothing: an array has thousands of parts."""
+    """Its fields, without those that say nothing, and once for all parts that are alike: an array has thousands."""
     said = {name: value for name, value in observation._asdict().items() if value != _DEFAULTS.get(name, observation)}
     if observation.failure:
         said["failure"] = observation.failure._asdict()
     if observation.parts:
-        said["parts"] = {name: _plain(part) for name, part in observation.parts.items()}
+        alike: dict[int, tuple[Observation, list[str]]] = {}
+        for name, part in observation.parts.items():
+            alike.setdefault(id(part), (part, []))[1].append(name)
+        said["parts"] = [{"are": _plain(part), "ids": ids} for part, ids in alike.values()]
     return said
 
 

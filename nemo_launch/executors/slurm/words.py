@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from nemo_launch.executors.base import State
 
 #: Where the job itself did not write how much it may use.
@@ -127,6 +129,7 @@ NEVER = "DependencyNeverSatisfied"
 _KEYS = sorted(REASONS, key=len, reverse=True)
 
 
+@cache
 def state(word: str) -> tuple[State, str]:
     """Slurm's state (``CANCELLED by 1001``, ``COMPLETED+`` …) as ours, with what there is to say about it."""
     first = word.split()[0].rstrip("+") if word.split() else ""
@@ -137,6 +140,7 @@ def state(word: str) -> tuple[State, str]:
     return found, text
 
 
+@cache
 def reason(word: str) -> str:
     """A reason code in plain words, with the code itself where it says more."""
     for key in _KEYS:
