@@ -57,6 +57,8 @@ def _literal(pattern: str) -> str | None:
     """What a pattern without wildcards stands for."""
     if not _wild(pattern):
         return pattern
+    if "[" not in pattern:  # nothing in it is escaped
+        return None
     plain = _ESCAPED.sub(r"\1", pattern)
     return plain if glob.escape(plain) == pattern else None
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from nemo_launch import identity
 from nemo_launch.executors.base import Job, Observation, State
@@ -16,8 +15,7 @@ from nemo_launch.executors.outcome import Outcome
 TURN = "waits for its turn (max_parallel)"
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(NamedTuple):
     """All that is written about one job."""
 
     job: Job
@@ -68,7 +66,7 @@ def judge(facts: Facts, processes_live: bool | None = None) -> Observation | Non
         if word == "waiting" and again:
             why = "it reached its time limit" if said.get("why") == "timeout" else "it failed"
             seen = _observation(facts, State.PENDING, TURN if said.get("turns") else f"starting again, because {why}")
-            return replace(seen, restarting=True)
+            return seen._replace(restarting=True)
         if word == "waiting":
             return _observation(facts, State.PENDING, TURN if said.get("turns") else "starting")
         text = {"cancelled": "is being cancelled", "timeout": "reached its time limit and is being ended"}
