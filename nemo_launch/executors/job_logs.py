@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from nemo_launch.executors.base import Handle, Job, LogSource
 from nemo_launch.executors.outcome import Attempt, read_attempts
@@ -18,7 +17,7 @@ def log_sources(transport: Transport, job: Job) -> list[LogSource]:
     """See ``Executor.log_sources``: with one look at the job's records, and one at which logs there are."""
     owner, attempts = read_attempts(transport, job)
     if owner and (job.handle is None or (job.handle.array_index is None and job.handle.job_id != owner)):
-        job = replace(job, handle=Handle(owner))
+        job = job._replace(handle=Handle(owner))
     if job.handle is None:
         return []
     if not attempts:  # it wrote nothing itself, but the scheduler may have complained there

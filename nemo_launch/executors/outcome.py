@@ -47,8 +47,7 @@ class Outcome(NamedTuple):
     """How much of it the job may use, and what helps where that is not enough; in plain words."""
 
 
-@dataclass(frozen=True)
-class Attempt:
+class Attempt(NamedTuple):
     """One start of a task."""
 
     number: int
