@@ -132,7 +132,7 @@ def settle(jobs: Sequence[tuple[Job, Executor]], tell: Tell) -> None:
         found, open_ends = observing.recover(lost)
         for job in found.values():
             if job.handle and not os.path.exists(job.paths.handle):
-                ledger.write_handle(job.paths, job.handle, job.intended)  # going on without it would double the job
+                ledger.write_handle(job.paths, job.handle)  # going on without it would double the job
         lost = [(job, executor) for job, executor in lost if job.key in open_ends]
         if lost and time.monotonic() - began > (_IN_FLIGHT_SECONDS if _calls(lost) else _NO_ANSWER_SECONDS):
             raise Unreachable(

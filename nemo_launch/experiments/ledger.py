@@ -18,7 +18,6 @@ class FileLedger:
 
     def __init__(self, tasks: dict[str, TaskPaths]) -> None:
         self._tasks = tasks
-        self._intended: dict[str, float] = {}
 
     def intend(self, plan: Plan) -> None:
         """About to submit: whoever comes after this process sees it, however that ends.
@@ -28,15 +27,13 @@ class FileLedger:
         """
         with contextlib.suppress(FileNotFoundError):
             os.unlink(plan.paths.refused)
-        now = self._intended[plan.task.name] = time.time()
-        intent = {"time": now, "tag": plan.paths.script, **identity.mine()}
+        intent = {"time": time.time(), "tag": plan.paths.script, **identity.mine()}
         records.write_json(plan.paths.intent, intent, sync=False)
 
     def submitted(self, plan: Plan, handle: Handle) -> None:
         """The scheduler gave it this id."""
         try:
-            # as above: the job is found again by its script
-            write_handle(plan.paths, handle, self._intended.get(plan.task.name), sync=False)
+            write_handle(plan.paths, handle, sync=False)  # as above: the job is found again by its script
         except RecordError as error:
             raise RecordError(
                 f"{plan.task.name} was submitted as job {handle}, but its id could not be recorded: {error} "
@@ -70,10 +67,9 @@ class FileLedger:
         return read_job(name, self._tasks[name]).handle if name in self._tasks else None
 
 
-def write_handle(paths: TaskPaths, handle: Handle, intended: float | None = None, sync: bool = True) -> None:
-    """Record a job's id; with the time of its intent, so that one file tells all of it."""
-    known = {} if intended is None else {"intended": intended}
-    records.write_json(paths.handle, {"time": time.time(), **known, **handle.record()}, sync=sync)
+def write_handle(paths: TaskPaths, handle: Handle, sync: bool = True) -> None:
+    """Record a job's id."""
+    records.write_json(paths.handle, {"time": time.time(), **handle.record()}, sync=sync)
 
 
 def read_job(name: str, paths: TaskPaths, after: tuple[str, ...] = ()) -> Job:
@@ -87,9 +83,8 @@ def read_job(name: str, paths: TaskPaths, after: tuple[str, ...] = ()) -> Job:
         RecordError: what is left says nothing of the job.
     """
     damage: list[RecordError] = []
+    intent = _readable(paths.intent, damage)
     known = _readable(paths.handle, damage)
-    told = isinstance(known.get("intended"), float) and isinstance(known.get("job_id"), str)
-    intent = {"time": known["intended"]} if told else _readable(paths.intent, damage)
     if known and not isinstance(known.get("job_id"), str):
         damage.append(RecordError(f"{paths.handle} is damaged: it has no job id. Move it away to go on without it."))
         known = {}

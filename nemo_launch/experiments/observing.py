@@ -58,7 +58,7 @@ def _owning(job: Job, seen: Observation) -> Job:
         return job
     handle = Handle(str(owner), job.handle.cluster)
     with contextlib.suppress(RecordError):
-        ledger.write_handle(job.paths, handle, job.intended)
+        ledger.write_handle(job.paths, handle)
     return job._replace(handle=handle)
 
 
@@ -86,7 +86,7 @@ def recover(tasks: Sequence[tuple[Job, Executor]]) -> tuple[dict[str, Job], set[
             if isinstance(answer, Handle):
                 # A record that cannot be written now (full disk, another user's) is written the next time.
                 with contextlib.suppress(RecordError):
-                    ledger.write_handle(job.paths, answer, job.intended)
+                    ledger.write_handle(job.paths, answer)
                 found[job.key] = job._replace(handle=answer, submitted=time.time())
             elif answer is not Recovery.GONE:
                 open_ends.add(job.key)

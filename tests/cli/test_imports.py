@@ -34,7 +34,7 @@ def test_a_status_imports_nothing_of_launching(
     plans = [(plan, executor) for plan in experiment.plan()]
     tasks = [(plan.task, executor) for plan, _ in plans]
     paths = launching.create(str(tmp_path), "asked", launching.request_digest("asked", tasks), tasks)
-    ledger.write_handle(paths.task("task"), Handle("1"), 1.0)
+    ledger.write_handle(paths.task("task"), Handle("1"))
     done = subprocess.run([sys.executable, "-c", CODE], cwd=CHECKOUT, capture_output=True, text=True, check=True)
     assert "Task 0: task" in done.stdout
     assert "nemo_launch.experiments.asked" in done.stderr.split()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -136,7 +135,7 @@ def test_what_can_never_start_is_taken_out_of_the_queue(site: Site) -> None:
     run.cancel("next")
     # as an older launcher, or sbatch on a site that knows no --kill-on-invalid-dep, leaves it
     stuck = ask("sbatch", "--parsable", f"--dependency=afterok:{first.handle}", plan.paths.script)
-    job = replace(second, handle=Handle(stuck), after=("bad",))
+    job = second._replace(handle=Handle(stuck), after=("bad",))
     left = [Path(p) for p in (job.paths.cancelled, job.paths.seen, job.paths.claim)]
     for path in [*left, *Path(job.paths.job_dir).glob("*-*.json")]:
         path.unlink(missing_ok=True)
