@@ -156,7 +156,7 @@ def test_memory_that_was_not_enough_is_named_with_how_much_it_was() -> None:
 def test_what_slurm_wrote_into_the_log_counts_when_it_has_forgotten_the_job(
     word: str, state: State, reason: str
 ) -> None:
-    told = replace(ended(143), cause="signal", signal="SIGTERM", word=word, ended=NOW - 2 * LOST_AFTER)
+    told = ended(143)._replace(cause="signal", signal="SIGTERM", word=word, ended=NOW - 2 * LOST_AFTER)
     seen = truth(told)
     assert (seen.state, seen.exit_code) == (state, 143) and seen.reason.startswith(reason)
     assert truth(told, account=row("CANCELLED by 7")).reason == "cancelled by user 7"  # who still knows it knows better
