@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
@@ -18,11 +19,22 @@ from nemo_launch.runner import text
 from nemo_launch.task import Member, Task
 
 Policy = Literal["fail-fast", "wait-all", "leader"]
-#: What belongs to the job and not to one of its commands: all of them must say the same.
-_OF_THE_JOB = (
-    "account", "partition", "time", "margin", "qos", "constraint", "reservation", "dependency", "nodelist", "exclude",
-    "mail_type", "mail_user", "mem", "mem_per_cpu", "mem_per_gpu", "exclusive", "sbatch_args", "job_dir", "inherit_env",
-    "max_parallel", "grace", "signal", "resume_on", "max_restarts",
+#: What belongs to the job and not to one of its commands, and why: all of them must say the same.
+_OF_THE_JOB = {
+    **dict.fromkeys(("job_name", "dependency", "mail_type", "mail_user"), "the scheduler knows them as one job"),
+    **dict.fromkeys(("margin", "signal"), "the checkpoint request comes once, for all"),
+    **dict.fromkeys(("resume_on", "max_restarts"), "they start again together or not at all"),
+    "sbatch_args": "sbatch is called once, for all",
+    "job_dir": "the job has one folder",
+    "inherit_env": "the job has one environment, to which commands only add",
+    "max_parallel": "it counts jobs",
+}
+#: The same for commands on this machine.
+_OF_ONE_SUPERVISOR = dict.fromkeys(("time", "grace"), "one supervisor ends them")
+#: In which the commands of a Slurm job may differ: then those that differ are parts of a heterogeneous job.
+OF_A_PART = (
+    "nodes", "gpus_per_node", "partition", "account", "time", "qos", "constraint", "reservation", "nodelist", "exclude",
+    "mem", "mem_per_cpu", "mem_per_gpu", "exclusive",
 )  # fmt: skip
 #: What one command has of its own; the job around them has the defaults.
 _OF_A_COMMAND = (
@@ -48,7 +60,7 @@ class Group:
 
     def lower(self, name: str, site: Site, after: tuple[str, ...] = ()) -> Task:
         """See ``Recipe.lower``: a task whose members are the recipes' tasks."""
-        problems: list[Problem] = list(_differences(self.executors))
+        problems: list[Problem] = []
         members = []
         for label, recipe, executor in zip(self.labels(), self.recipes, self.executors, strict=True):
             try:
@@ -80,7 +92,7 @@ class Group:
             base, number = "".join(c if c.isalnum() or c in "._-" else "_" for c in recipe.name).lstrip(".-"), 1
             base = base or "command"
             label = base
-            while label in (*labels, "runner", "secrets"):
+            while variable(label) in map(variable, (*labels, "runner", "secrets")):
                 label, number = f"{base}_{number}", number + 1
             labels.append(label)
         return labels
@@ -105,6 +117,7 @@ def of(
     if found is None:
         fix = did_you_mean(str(policy), known) or f"There are {', '.join(known)}."
         problems.append(Problem(f"there is no policy {policy!r}", "policy", fix))
+    problems += _differences(executors)
     if problems or found is None:
         raise InputError(problems)
     all_of_them = tuple(executors) * (len(recipes) if len(executors) == 1 else 1)
@@ -112,32 +125,75 @@ def of(
 
 
 def _differences(executors: Sequence[Executor]) -> Iterator[Problem]:
-    first = executors[0]
-    for executor in executors[1:]:
-        if (executor.kind, executor.transport.name) != (first.kind, first.transport.name):
-            yield Problem("commands of a group run on one kind of executor", "executor", "Give executors of one kind.")
-            return
-        for name in _OF_THE_JOB:
-            if getattr(executor.config, name, None) != getattr(first.config, name, None):
-                what = f"{name} is the job's, and the executors of the group differ in it"
-                yield Problem(what, "executor", f"Give all of them the same {name}, or add tasks of their own.")
+    places = dict.fromkeys(f"{executor.kind} on {executor.transport.name}" for executor in executors)
+    if len(places) > 1:
+        what = f"the commands of a group run in one job, and these are of {' and '.join(places)}"
+        yield Problem(what, "executor", "Give executors of one kind and place, or add tasks of their own.")
+        return
+    configs = [executor.config for executor in executors]
+    if not configs:
+        return
+    slurm = [config for config in configs if isinstance(config, SlurmConfig)]
+    for name, why in (_OF_THE_JOB if slurm else {**_OF_THE_JOB, **_OF_ONE_SUPERVISOR}).items():
+        if any(getattr(config, name, None) != getattr(configs[0], name, None) for config in configs):
+            what = f"{name} is the job's ({why}), and the executors of the group differ in it"
+            yield Problem(what, "executor", f"Give all of them the same {name}, or add tasks of their own.")
+    yield from _parts_problems(slurm)
 
 
-def outer(config: ExecutorConfig, task: Task) -> dict[str, Any]:
-    """Changes to the first executor's config for the job around the commands: large enough for each of them."""
+def _parts_problems(configs: Sequence[SlurmConfig]) -> Iterator[Problem]:
+    """What sbatch makes impossible in a heterogeneous job (seen with 22.05)."""
+    if len({resources(config) for config in configs}) < 2:
+        return
+    for name in _PASSED_ON:
+        values = [getattr(config, name) for config in configs]
+        if any(value is None and any(before is not None for before in values[:i]) for i, value in enumerate(values)):
+            what = (
+                f"{name} is set for one part of the group's job and not for a later one, to which sbatch passes it on"
+            )
+            yield Problem(what, "executor", f"Set {name} for all of them, or put the executors without it first.")
+    if "singleton" in (configs[0].dependency or "").split(","):
+        what = "singleton would make the parts of the group's job, which have one name, wait for each other"
+        yield Problem(what, "dependency", "Use a dependency on job ids, or give all executors the same resources.")
+
+
+#: Fields that sbatch takes over from the part before where a part does not set them.
+_PASSED_ON = ("account", "qos", "time", "reservation", "exclude", "mem", "mem_per_cpu", "mem_per_gpu")
+
+
+def resources(config: SlurmConfig) -> tuple[Any, ...]:
+    """What commands share that say the same: a part of the job."""
+    return tuple(getattr(config, name) or None for name in OF_A_PART)
+
+
+def parts(task: Task) -> list[list[Member]]:
+    """The commands that share their nodes; more than one list: the job is heterogeneous."""
+    found: dict[tuple[Any, ...], list[Member]] = {}
+    for member in task.members:
+        config = member.executor.config
+        found.setdefault(resources(config) if isinstance(config, SlurmConfig) else (), []).append(member)
+    return list(found.values())
+
+
+def variable(label: str) -> str:
+    """Of the command's hosts, in the environment of all: ``NEMO_LAUNCH_HOSTS_SERVER``."""
+    return "NEMO_LAUNCH_HOSTS_" + re.sub(r"[^A-Z0-9]", "_", label.upper())
+
+
+def outer(members: Sequence[Member]) -> ExecutorConfig:
+    """The first one's config for the job around commands that share their nodes: large enough for each of them."""
+    configs = [member.executor.config for member in members]
+    config: ExecutorConfig = configs[0]
     default = type(config)()
     changes = {n: getattr(default, n) for n in _OF_A_COMMAND if n in field_names(type(config))}
     changes["launcher"] = "none"
-    configs = [member.executor.config for member in task.members]
     if isinstance(config, SlurmConfig):
         wanted = [c for c in configs if isinstance(c, SlurmConfig)]
-        changes["nodes"] = max(c.nodes for c in wanted)
         changes["ntasks_per_node"] = max(c.ntasks_per_node for c in wanted)
-        changes["gpus_per_node"] = max((c.gpus_per_node or 0 for c in wanted), default=0) or None
         changes["cpus_per_task"] = max((c.cpus_per_task or 0 for c in wanted), default=0) or None
     else:
         changes["ntasks_per_node"] = 1
-    return changes
+    return replace(config, **changes)
 
 
 def plan(task: Task, paths: TaskPaths, around: Plan, member_plan: Callable[[Any, Task, TaskPaths], Plan]) -> Plan:
@@ -155,10 +211,17 @@ def plan(task: Task, paths: TaskPaths, around: Plan, member_plan: Callable[[Any,
     return around._replace(task=task, files=files, notes=tuple(dict.fromkeys(notes)))
 
 
-def around(task: Task, paths: TaskPaths) -> Task:
-    """The task of the job around the commands, whose program is the script that starts them."""
-    script = os.path.join(paths.job_dir, "runner", task.argv[0])
-    return replace(task, argv=(script, *task.argv[1:]), members=())
+def around(task: Task, paths: TaskPaths, grace: int | None = None) -> Task:
+    """The task of the job around the commands, whose program is the script that starts them.
+
+    ``grace``: seconds between TERM and KILL; None: Slurm's own.
+    """
+    script = os.path.join(paths.runner, task.argv[0])
+    of = parts(task)
+    numbers = {m.task.name: str(n) if len(of) > 1 else "" for n, members in enumerate(of) for m in members}
+    names = [f"{m.task.name}:{numbers[m.task.name]}:{variable(m.task.name)}" for m in task.members]
+    argv = (script, task.argv[1], "" if grace is None else str(grace), *names)
+    return replace(task, argv=argv, members=())
 
 
 def _environment(env: Mapping[str, str], outside: Mapping[str, str]) -> bytes:

@@ -84,6 +84,8 @@ VALUES: Mapping[str, Value] = {
     "nl_nsys_output": Value("name of its reports, or with / at the end a folder; empty: the job's folder", ""),
     "nl_nsys_ranks": Value("ranks that are profiled, each with a report; empty: a report for each node", ()),
     "nl_member": Value("1: it is a command of a group, started and ended by group.sh", ""),
+    "nl_group": Value("plain or het (a heterogeneous job): its program is group.sh", ""),
+    "nl_het_group": Value("of a command: number of its part of a heterogeneous job; empty: the job is none", ""),
 }
 
 

@@ -136,6 +136,8 @@ def main() -> int:
     if os.getppid() != parent:  # it died before that
         return failure.exit_code(-signal.SIGKILL)
     rank, world, env = identity(args.launcher)
+    if rank == 0 and "SLURM_STEP_ID" in os.environ:  # by which the processes can be signalled
+        failure.create(os.path.join(args.ranks, "step"), os.environ["SLURM_STEP_ID"])
     try:
         os.chdir(args.work_dir)
     except OSError as error:

@@ -15,6 +15,9 @@ if [ "$nl_launcher" = srun ]; then
   nl_world=${SLURM_STEP_NUM_TASKS:-$SLURM_NTASKS}
   export RANK="$SLURM_PROCID" LOCAL_RANK="$SLURM_LOCALID" NODE_RANK="$SLURM_NODEID" WORLD_SIZE="${WORLD_SIZE:-$nl_world}"
 fi
+if [ "$nl_rank" = 0 ] && [ "${SLURM_STEP_ID:-}" ]; then # by which the processes can be signalled
+  echo "$SLURM_STEP_ID" >"$nl_ranks/step"
+fi
 if ! cd "$nl_work_dir" 2>/dev/null; then
   nl_text="work dir $nl_work_dir is missing or closed on $nl_node. It must exist on every node."
   printf 'nemo_launch: %s\n' "$nl_text"

@@ -16,11 +16,15 @@ nl_asked=0                                               # when the last checkpo
 nl_state='' nl_reason='' nl_limit='' nl_preempted='' nl_starts=0 # … what the controller said of this job
 
 nl_ask_controller() { # nl_state …: false if nobody answers. Times are unix seconds.
-  local LC_ALL=C nl_said nl_lines=$'\n *'
+  local LC_ALL=C nl_said nl_rest nl_lines=$'\n *'
   nl_said=$(SLURM_TIME_FORMAT=%s timeout 15 scontrol show job "$SLURM_JOB_ID" 2>/dev/null) || return 1
   [[ $nl_said =~ ${nl_lines}JobState=([A-Z_]+)\ Reason=([^[:space:]]+) ]] || return 1
   nl_state=${BASH_REMATCH[1]} nl_reason=${BASH_REMATCH[2]} nl_limit='' nl_preempted='' nl_starts=0
-  if [[ $nl_said =~ \ EndTime=([0-9]+) ]]; then nl_limit=${BASH_REMATCH[1]}; fi
+  nl_rest=$nl_said
+  while [[ $nl_rest =~ \ EndTime=([0-9]+)(.*) ]]; do # of a heterogeneous job the part that ends first
+    if [[ -z $nl_limit || ${BASH_REMATCH[1]} -lt $nl_limit ]]; then nl_limit=${BASH_REMATCH[1]}; fi
+    nl_rest=${BASH_REMATCH[2]}
+  done
   if [[ $nl_said =~ \ PreemptTime=([0-9]+) ]]; then nl_preempted=${BASH_REMATCH[1]}; fi
   if [[ $nl_said =~ \ Restarts=([0-9]+) ]]; then nl_starts=${BASH_REMATCH[1]}; fi
 }
@@ -143,7 +147,7 @@ nl_at_end() { # nl_at_end CODE CAUSE: the processes have ended by themselves
     nl_signalled=$((128 + $(kill -l "$nl_signal")))
   fi
   case $2 in
-  ended | memory | setup | port | workdir)
+  ended | member | memory | setup | port | workdir)
     # Asked for a checkpoint by a signal, a program may end because of it.
     if [[ $nl_signalled && ($1 = "$nl_signalled" || ($1 = 0 && $nl_told)) ]]; then
       nl_ask=(timeout)
@@ -161,7 +165,8 @@ nl_at_end() { # nl_at_end CODE CAUSE: the processes have ended by themselves
 # --- the time limit ------------------------------------------------------------------------------------------------------
 
 nl_watch_clock() { # checkpoint request and restart before the time limit, as the controller knows it
-  if [[ $nl_scheduler != slurm ]] || ! nl_allowed timeout; then return; fi
+  # Slurm's own signal comes before the end of a heterogeneous job's first part, and another may end earlier.
+  if [[ $nl_scheduler != slurm || $nl_member ]] || { [[ $nl_group != het ]] && ! nl_allowed timeout; }; then return; fi
   (
     exec 9<&-
     nl_begun=$(nl_now) nl_shown=''
@@ -200,6 +205,10 @@ nl_time_is_up() {
 
 nl_look_back() { # sets nl_number, and for a later attempt nl_why
   local nl_text
+  if [[ $nl_member ]]; then # of a group: the job around it knows
+    nl_number=$NEMO_LAUNCH_ATTEMPT
+    return
+  fi
   nl_number=$nl_restart
   nl_text=$(cat -- "$nl_job_dir/follows-$nl_job.json" 2>/dev/null)
   if [[ $nl_text =~ \"attempt\":\ ([0-9]+) ]]; then nl_number=$((BASH_REMATCH[1] + nl_restart)); fi
@@ -258,7 +267,11 @@ nl_ask_accounting() { # nl_ask_accounting ATTEMPT: what accounting says of the r
 }
 
 nl_begin_again() { # go on, or stop and say why
-  if ((nl_number == 0)) || [[ $nl_member ]]; then return; fi # of a group the job around it decides
+  if ((nl_number == 0)); then return; fi
+  if [[ $nl_member ]]; then # of a group: the job around it has decided
+    nl_find_checkpoint
+    return
+  fi
   local nl_words
   nl_words=$(nl_in_words "$nl_why")
   if [[ $nl_why = cancelled ]]; then
@@ -274,6 +287,10 @@ nl_begin_again() { # go on, or stop and say why
   fi
   if [[ ${#nl_resume_on[@]} = 0 ]]; then nl_max_restarts=''; fi
   nl_say "attempt $((nl_number + 1))${nl_max_restarts:+ of at most $((nl_max_restarts + 1))}, because $nl_words"
+  nl_find_checkpoint
+}
+
+nl_find_checkpoint() {
   if [[ -e $nl_job_dir/checkpoints/latest ]]; then
     export NEMO_LAUNCH_RESTORE_FROM=$nl_job_dir/checkpoints/latest
     nl_say "the latest checkpoint is $NEMO_LAUNCH_RESTORE_FROM -> $(readlink -- "$NEMO_LAUNCH_RESTORE_FROM")"

@@ -108,6 +108,7 @@ $(nl_json "$nl_ended_by"), \"word\": \"$nl_told_why\", \"message\": $(nl_json "$
 
 nl_ask_checkpoint() {
   nl_caught=1
+  if [[ $nl_member ]]; then return; fi # its processes got the job's signal, too
   nl_asked=1
   : >>"$nl_job_dir/checkpoint-requested"
   nl_say "the end of this run is near: checkpoint requested${nl_signal:+, SIG$nl_signal sent to the processes}"
@@ -136,12 +137,23 @@ nl_pass_end() { # once: a program that saves on TERM may die of a second one. Sl
   if [[ $nl_pid && -z $nl_passed && $nl_scheduler = local ]]; then
     nl_passed=1
     kill -s TERM -- "-$nl_pid" 2>/dev/null
-    for nl_group in "$nl_ranks"/nsys-*.group; do # what nsys has put into groups of its own
-      if [[ -r $nl_group ]]; then kill -s TERM -- "-$(<"$nl_group")" 2>/dev/null; fi
+    for nl_other in "$nl_ranks"/nsys-*.group; do # what nsys has put into groups of its own
+      if [[ -r $nl_other ]]; then kill -s TERM -- "-$(<"$nl_other")" 2>/dev/null; fi
     done
-  elif [[ $nl_pid && $nl_member ]]; then
-    # On Slurm srun ends its step. Here a second request is the last one.
-    if [[ $nl_scheduler = slurm ]]; then kill -s TERM "$nl_pid" 2>/dev/null; else kill -s KILL -- "-$nl_pid" 2>/dev/null; fi
+  elif [[ $nl_pid && $nl_member && $nl_scheduler = local ]]; then # a second request is the last one
+    kill -s KILL -- "-$nl_pid" 2>/dev/null
+  elif [[ $nl_pid && $nl_member && -e $nl_job_dir/end-$nl_attempt ]]; then
+    nl_end_step
+  fi
+}
+
+nl_end_step() { # srun itself would kill its step: the first time its processes are told, so that they can save
+  local nl_step nl_id=SLURM_JOB_ID${nl_het_group:+_HET_GROUP_$nl_het_group}
+  nl_step=$(cat -- "$nl_ranks/step" 2>/dev/null)
+  if [[ -z $nl_passed && $nl_step ]] && timeout 30 scancel -s TERM "${!nl_id}.$nl_step"; then
+    nl_passed=1
+  else
+    kill -s TERM "$nl_pid" 2>/dev/null
   fi
 }
 
@@ -228,7 +240,7 @@ nl_check_nodes() { # a container would only say that a mount failed: every node 
     done
     for nl_path; do [ -e "$nl_path" ] || printf "%s %s\n" "${nl_node%%.*}" "$nl_path"; done'
   local nl_missing nl_node nl_lost nl_first='' nl_nodes_of_first='' nl_more=0
-  nl_missing=$(srun --export=ALL --overlap --mpi=none "--nodes=$nl_nodes" "--ntasks=$nl_nodes" --ntasks-per-node=1 \
+  nl_missing=$(srun ${nl_het_group:+--het-group=$nl_het_group} --export=ALL --overlap --mpi=none "--nodes=$nl_nodes" "--ntasks=$nl_nodes" --ntasks-per-node=1 \
     --cpus-per-task=1 sh -c "$nl_looks" sh "${#nl_folders[@]}" "${nl_folders[@]}" "${nl_mounts[@]}" </dev/null)
   if [[ -z $nl_missing || $nl_ended_by ]]; then return; fi
   while read -r nl_node nl_lost; do
@@ -402,7 +414,7 @@ nl_start() { # runs the processes to their end: sets nl_rc
 
   if [[ $nl_scheduler = slurm ]]; then
     nl_cpus=$(nl_node_cpus)
-    nl_launch=(srun --export=ALL --kill-on-bad-exit=1 --wait=0)
+    nl_launch=(srun ${nl_het_group:+--het-group=$nl_het_group} --export=ALL --kill-on-bad-exit=1 --wait=0)
     case $nl_launcher in
     torchrun | ft) nl_launch+=("--nodes=$nl_nodes" "--ntasks=$nl_nodes" --ntasks-per-node=1 "--cpus-per-task=$nl_cpus") ;;
     srun)
@@ -466,7 +478,7 @@ if [[ -d $nl_job_dir && ! -e $nl_job_dir/job.sh ]]; then
 fi
 
 # Symlink creation is atomic and carries its content: of two jobs for one submission exactly one goes on.
-if ! ln -sn "job-$NEMO_LAUNCH_JOB_ID" "$nl_job_dir/claim" 2>/dev/null; then
+if [[ -z $nl_member ]] && ! ln -sn "job-$NEMO_LAUNCH_JOB_ID" "$nl_job_dir/claim" 2>/dev/null; then
   nl_owner=$(readlink "$nl_job_dir/claim")
   if [[ -z $nl_owner ]]; then
     nl_end 73 claim "cannot write to $nl_job_dir on $nl_host. The experiment directory must be writable on every node (see job_dir)."
@@ -493,6 +505,7 @@ fi
 export NEMO_LAUNCH_EXPERIMENT=$nl_experiment NEMO_LAUNCH_TASK=$nl_task NEMO_LAUNCH_TASK_DIR=$nl_job_dir
 export NEMO_LAUNCH_ATTEMPT=$nl_number NEMO_LAUNCH_CHECKPOINT_REQUESTED=$nl_job_dir/checkpoint-requested
 if [[ $nl_member ]]; then export NEMO_LAUNCH_CHECKPOINT_REQUESTED=${nl_job_dir%/*}/checkpoint-requested; fi
+if [[ $nl_group ]]; then export NEMO_LAUNCH_NODELIST=${SLURM_JOB_NODELIST:-}; fi
 if [[ $nl_secrets_file ]]; then
   if [[ ! -r $nl_secrets_file ]]; then
     nl_end 78 secrets "$nl_secrets_file is gone, and with it the secrets of this job. Launch it again."

@@ -11,6 +11,7 @@ import pytest
 
 from nemo_launch import Experiment, LocalExecutor, Script, SlurmExecutor
 from nemo_launch.errors import InputError
+from nemo_launch.executors.base import Plan
 from nemo_launch.executors.slurm.facts import Facts
 from nemo_launch.experiments.observing import TaskStatus
 
@@ -119,25 +120,97 @@ def test_what_cannot_be_a_group_is_refused() -> None:
     assert "2 recipes and 3 executors" in refused([a, b], executor=[LocalExecutor()] * 3)
     assert "Did you mean leader?" in refused([a, b], policy="leeder")
     assert "one kind" in refused([a, b], executor=[LocalExecutor(), SlurmExecutor()])
-    differ = [SlurmExecutor(partition="x"), SlurmExecutor(partition="y")]
-    assert "partition is the job's" in refused([a, b], executor=differ)
+    assert "2 recipes and 0 executors" in refused([a, b], executor=[])
+    differ = [SlurmExecutor(job_dir="/x"), SlurmExecutor(max_restarts=3, resume_on="timeout")]
+    for word in (
+        "job_dir is the job's (the job has one folder)",
+        "resume_on",
+        "max_restarts",
+        "Did you mean wait-all?",
+    ):
+        assert word in refused([a, b], executor=differ, policy="wait-al")
+    assert "time is the job's (one supervisor ends them)" in refused(
+        [a, b], executor=[LocalExecutor(), LocalExecutor(time="1:00")]
+    )
     with pytest.raises(InputError, match="for groups"):
         Experiment("demo").add(a, policy="leader")
 
 
-def test_on_slurm_the_job_is_as_large_as_its_largest_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_sbatch_cannot_do_with_parts_is_refused() -> None:
+    a, b = script("a", "true"), script("b", "true")
+    one, other = SlurmExecutor(partition="x", qos="high", mem="1G"), SlurmExecutor(partition="y", mem_per_cpu="1G")
+    said = refused([a, b], executor=[one, other])
+    assert "qos is set for one part" in said and "mem is set for one part" in said
+    with_all = [SlurmExecutor(partition="x"), SlurmExecutor(partition="y", qos="high")]
+    Experiment("demo").add([a, b], executor=with_all)  # those without come first
+    differ = [SlurmExecutor(partition=name, dependency="afterok:7,singleton") for name in "xy"]
+    assert "wait for each other" in refused([a, b], executor=differ)
+    Experiment("demo").add([a, b], executor=differ[0])
+
+
+@pytest.fixture
+def unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No cluster is asked."""
     monkeypatch.setattr(SlurmExecutor, "check", lambda *_: [])
     monkeypatch.setattr(Facts, "accounting_shows_environment", False)
-    executors = [
-        SlurmExecutor(nodes=1, gpus_per_node=8, container_image="/i.sqsh", env_vars={"A": "1"}),
-        SlurmExecutor(nodes=4, ntasks_per_node=2),
-    ]
+
+
+def planned(*executors: SlurmExecutor) -> Plan:
+    """Of scripts a, b, …"""
     experiment = Experiment("demo")
-    experiment.add([script("a", "true"), script("b", "true")], executor=executors)
+    experiment.add([script(name, "true") for name, _ in zip("abc", executors, strict=False)], executor=list(executors))
     (plan,) = experiment.plan()
+    return plan
+
+
+def directives(text: str) -> list[str]:
+    return [line.removeprefix("#SBATCH ") for line in text.splitlines() if line.startswith("#SBATCH ")]
+
+
+def test_on_slurm_what_asks_for_other_resources_is_a_part_of_its_own(unasked: None) -> None:
+    plan = planned(
+        SlurmExecutor(partition="cpu", account="a", mem="4G", time="10:00", ntasks_per_node=2),
+        SlurmExecutor(partition="gpu", account="b", mem="0", time="5:00", nodes=4, gpus_per_node=8, exclusive=True),
+        SlurmExecutor(
+            partition="cpu", account="a", mem="4G", time="10:00", ntasks_per_node=3, container_image="/i.sqsh"
+        ),
+    )
+    found = directives(plan.script)
+    at = found.index("hetjob")
+    assert found.count("hetjob") == 1
+    first = ["--nodes=1", "--ntasks-per-node=3", "--mem=4G", "--time=00:10:00", "--account=a", "--partition=cpu"]
+    assert [word for word in first if word not in found[:at]] == []
+    assert found[at + 1 :] == [
+        "--nodes=4", "--ntasks-per-node=1", "--gpus-per-node=8", "--mem=0", "--time=00:05:00", "--account=b",
+        "--partition=gpu", "--exclusive",
+    ]  # fmt: skip
+    assert "a:0:NEMO_LAUNCH_HOSTS_A b:1:NEMO_LAUNCH_HOSTS_B c:0:NEMO_LAUNCH_HOSTS_C )" in plan.script
+    groups = [
+        f"nl_het_group={number}\n" in plan.files[f"{name}/job.sh"].decode()
+        for name, number in zip("abc", "010", strict=True)
+    ]
+    assert groups == [True] * 3
+    assert "nl_group=het\n" in plan.script
+
+
+def test_a_sites_default_reaches_the_parts_that_it_is_meant_for(unasked: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SBATCH_PARTITION", "site")
+    plan = planned(SlurmExecutor(nodes=2), SlurmExecutor(partition="mine"))
+    found = directives(plan.script)
+    at = found.index("hetjob")
+    assert "--partition=site" in found[:at] and "--partition=mine" in found[at:]
+    assert "SBATCH_PARTITION" not in plan.env
+
+
+def test_on_slurm_commands_with_the_same_resources_share_their_nodes(unasked: None) -> None:
+    plan = planned(
+        SlurmExecutor(nodes=4, gpus_per_node=8, container_image="/i.sqsh", env_vars={"A": "1"}),
+        SlurmExecutor(nodes=4, gpus_per_node=8, ntasks_per_node=2),
+    )
     head, a, b = plan.script, plan.files["a/job.sh"].decode(), plan.files["b/job.sh"].decode()
     for option in ("--nodes=4", "--ntasks-per-node=2", "--gpus-per-node=8"):
         assert f"#SBATCH {option}\n" in head
+    assert "hetjob" not in head and "nl_group=plain\n" in head
     assert "--container-image=/i.sqsh" in a and "=/i.sqsh" not in head + b
     assert "nl_nodes=4\n" in b and "nl_launcher=srun\n" in b and "--overlap" in b
     assert plan.files["a/environment"].startswith(b"A=1\0") and plan.files["b/environment"] == b""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from nemo_launch import environment, groups, runner
 from nemo_launch.config import nsys, rules
@@ -16,6 +15,7 @@ from nemo_launch.layout import TaskPaths
 from nemo_launch.task import Task
 
 if TYPE_CHECKING:
+    from nemo_launch.config.executor import LocalConfig
     from nemo_launch.executors.local.executor import LocalExecutor
 
 
@@ -23,8 +23,8 @@ def plan(executor: LocalExecutor, task: Task, paths: TaskPaths) -> Plan:
     """See ``Executor.plan``."""
     if not task.members:
         return _plan(executor, task, paths)
-    outer = type(executor)(replace(executor.config, **groups.outer(executor.config, task)))
-    around = _plan(outer, groups.around(task, paths), paths)
+    config = cast("LocalConfig", groups.outer(task.members))
+    around = _plan(type(executor)(config), groups.around(task, paths, config.grace.seconds), paths)
     return groups.plan(task, paths, around, lambda member, one, inside: _plan(member, one, inside, member=True))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nemo_launch.config.executor import SlurmConfig
@@ -34,6 +34,11 @@ def site_defaults(config: SlurmConfig, environ: Mapping[str, str]) -> dict[str, 
         return {}
     unset = {name for name, field in _SITE_DEFAULTS.items() if getattr(config, field) is None}
     return {name: environ[name] for name in _SITE_DEFAULTS if name in unset and environ.get(name)}
+
+
+def given_by_site(config: SlurmConfig, environ: Mapping[str, str]) -> dict[str, Any]:
+    """The same by the names of the fields."""
+    return {_SITE_DEFAULTS[name]: value for name, value in site_defaults(config, environ).items()}
 
 
 def submission(config: SlurmConfig, task: Task, environ: Mapping[str, str]) -> dict[str, str]:

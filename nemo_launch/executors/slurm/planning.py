@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nemo_launch import environment, groups, runner
 from nemo_launch.config import nsys, presets, rules
 from nemo_launch.config.executor import SlurmConfig
 from nemo_launch.executors.base import Plan
-from nemo_launch.executors.slurm import commands, containers, directives, render, submit
+from nemo_launch.executors.slurm import commands, containers, directives, hetjob, render, submit
 from nemo_launch.layout import TaskPaths
 from nemo_launch.task import Task
 
@@ -23,13 +22,25 @@ def plan(executor: SlurmExecutor, task: Task, paths: TaskPaths) -> Plan:
     """See ``Executor.plan``."""
     if not task.members:
         return _plan(executor, task, paths)
-    config = replace(executor.config, **groups.outer(executor.config, task))
-    outer = type(executor)(config, transport=executor.transport)
-    made = _plan(outer, groups.around(task, paths), paths)
-    return groups.plan(task, paths, made, lambda member, one, inside: _plan(member, one, inside, member=True))
+    shared = groups.parts(task)
+    first, *rest = configs = hetjob.parts(shared)
+    outer = type(executor)(first, transport=executor.transport)
+    made = _plan(outer, groups.around(task, paths), paths, more=rest)
+    numbers = {member.task.name: number for number, members in enumerate(shared) for member in members}
+
+    def of_member(own: SlurmExecutor, one: Task, inside: TaskPaths) -> Plan:
+        return _plan(own, one, inside, member=render.Member(numbers[one.name] if len(configs) > 1 else None))
+
+    return groups.plan(task, paths, made, of_member)
 
 
-def _plan(executor: SlurmExecutor, task: Task, paths: TaskPaths, member: bool = False) -> Plan:
+def _plan(
+    executor: SlurmExecutor,
+    task: Task,
+    paths: TaskPaths,
+    member: render.Member | None = None,
+    more: Sequence[SlurmConfig] = (),
+) -> Plan:
     config, environ = executor.config, os.environ
     names = environment.secret_names(config, task.secrets, executor.secrets_of(task), environ)
     contained, launcher = bool(config.container_image), render.launcher(config, task)
@@ -43,7 +54,7 @@ def _plan(executor: SlurmExecutor, task: Task, paths: TaskPaths, member: bool = 
     return Plan(
         task=task,
         paths=paths,
-        script=render.script(config, task, paths, names, secrets_file, apart, has, member),
+        script=render.script(config, task, paths, names, secrets_file, apart, has, member, more),
         command=submit.command(paths.script, (), config.dependency),
         env=env,
         secrets=names,

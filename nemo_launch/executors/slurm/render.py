@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from nemo_launch import layout, runner
 from nemo_launch.config import ft, nsys, presets
@@ -18,6 +19,13 @@ from nemo_launch.task import Task
 _LONGEST_MARGIN = 65535
 
 
+class Member(NamedTuple):
+    """Of a command of a group."""
+
+    part: int | None
+    """Number of its part of a heterogeneous job; None: the job is none."""
+
+
 def script(
     config: SlurmConfig,
     task: Task,
@@ -26,17 +34,25 @@ def script(
     secrets_file: str = "",
     env: Sequence[str] = (),
     has: frozenset[str] = containers.OPTIONS,
-    member: bool = False,
+    member: Member | None = None,
+    more: Sequence[SlurmConfig] = (),
 ) -> str:
     """Text of the batch script.
 
-    ``env``: see ``environment.apart``, ``has``: ``containers.supported``, ``member``: of a group's job.
+    ``env``: see ``environment.apart``, ``has``: ``containers.supported``, ``member``: it is one of a group's job,
+    ``more``: the further parts of a heterogeneous job.
     """
-    directives = [f"#SBATCH {_word(option)}" for option in options(config, task, paths)]
     known = {**values(config, task, paths, secrets, secrets_file, has), "nl_env": tuple(env)}
     if member:  # its step shares the nodes with those of the others
         known |= {"nl_member": "1", "nl_resume_on": (), "nl_srun_args": ("--overlap", *tuple(known["nl_srun_args"]))}  # type: ignore[arg-type]
-    return runner.batch_script([] if member else directives, known)
+        known["nl_het_group"] = "" if member.part is None else member.part
+        return runner.batch_script([], known)
+    if task.argv[0] == os.path.join(paths.runner, "group.sh"):
+        known["nl_group"] = "het" if more else "plain"
+    directives = [f"#SBATCH {_word(option)}" for option in options(config, task, paths)]
+    for part in more:
+        directives += ["#SBATCH hetjob", *(f"#SBATCH {_word(option)}" for option in resources(part))]
+    return runner.batch_script(directives, known)
 
 
 def options(config: SlurmConfig, task: Task, paths: TaskPaths) -> Iterator[str]:
@@ -47,6 +63,20 @@ def options(config: SlurmConfig, task: Task, paths: TaskPaths) -> Iterator[str]:
     yield f"--output={escaped.log('%j')}"
     yield "--open-mode=append"
     yield f"--chdir={paths.job_dir}"
+    yield from resources(config)
+    mail = {"mail-type": config.mail_type, "mail-user": config.mail_user}
+    yield from (f"--{name}={value}" for name, value in mail.items() if value is not None)
+    yield "--requeue" if config.resume_on else "--no-requeue"
+    margin = config.margin_seconds()
+    if margin is not None:
+        yield f"--signal=B:USR1@{min(margin, _LONGEST_MARGIN)}"
+    yield f"--comment={paths.script}"
+    yield "--export=ALL"
+    yield from config.sbatch_args
+
+
+def resources(config: SlurmConfig) -> Iterator[str]:
+    """Those that each part of a heterogeneous job has of its own (``groups.OF_A_PART``, and how many tasks)."""
     yield f"--nodes={config.nodes}"
     yield f"--ntasks-per-node={config.ntasks_per_node}"
     named = {
@@ -63,19 +93,10 @@ def options(config: SlurmConfig, task: Task, paths: TaskPaths) -> Iterator[str]:
         "reservation": config.reservation,
         "nodelist": config.nodelist,
         "exclude": config.exclude,
-        "mail-type": config.mail_type,
-        "mail-user": config.mail_user,
     }
     yield from (f"--{name}={value}" for name, value in named.items() if value is not None)
     if config.exclusive:
         yield "--exclusive"
-    yield "--requeue" if config.resume_on else "--no-requeue"
-    margin = config.margin_seconds()
-    if margin is not None:
-        yield f"--signal=B:USR1@{min(margin, _LONGEST_MARGIN)}"
-    yield f"--comment={paths.script}"
-    yield "--export=ALL"
-    yield from config.sbatch_args
 
 
 def launcher(config: SlurmConfig, task: Task) -> str:

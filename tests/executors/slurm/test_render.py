@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from nemo_launch.executors.slurm import SlurmExecutor, render
 from nemo_launch.executors.slurm.facts import Facts
 from nemo_launch.layout import ExperimentPaths, TaskPaths
-from nemo_launch.task import Task
+from nemo_launch.task import Member, Task
 
 GOLDEN = Path(__file__).with_name("golden")
 PATHS = ExperimentPaths("/home/ann/.nemo_run", "demo", "demo_1753123402").task("demo")
@@ -92,6 +93,29 @@ def test_the_script_is_the_golden_one(name: str) -> None:
     if os.environ.get("UPDATE_GOLDEN"):
         golden.write_text(head(script))
     assert head(script) == golden.read_text()
+
+
+def test_the_script_of_a_heterogeneous_job_is_the_golden_one() -> None:
+    common: dict[str, Any] = {
+        "account": "llm",
+        "qos": "high",
+        "time": "4:00:00",
+        "resume_on": "timeout",
+        "mail_type": "END",
+    }
+    server = SlurmExecutor(nodes=4, ntasks_per_node=8, gpus_per_node=8, partition="a3m", mem="0", **common)
+    client = SlurmExecutor(partition="cpu", constraint="big&fast", mem="8G", cpus_per_task=4, **common)
+    members = (
+        Member(replace(SHELL, name="server"), server),
+        Member(replace(SHELL, name="client"), client),
+        Member(replace(SHELL, name="watch"), client),
+    )
+    plan = server.plan(replace(SHELL, argv=("group.sh", "leader", "server", "client", "watch"), members=members), PATHS)
+    golden = GOLDEN / "hetjob.sh"
+    text = head(plan.script) + "\n" + head(plan.files["client/job.sh"].decode())
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.write_text(text.replace(sys.executable, "python3"))
+    assert text.replace(sys.executable, "python3") == golden.read_text()
 
 
 def test_equal_requests_give_equal_plans(monkeypatch: pytest.MonkeyPatch) -> None:
