@@ -133,7 +133,7 @@ nl_ask_end() { # nl_ask_end SIGNAL
 }
 
 nl_pass_end() { # once: a program that saves on TERM may die of a second one. Slurm itself signals every process.
-  local nl_group
+  local nl_other
   if [[ $nl_pid && -z $nl_passed && $nl_scheduler = local ]]; then
     nl_passed=1
     kill -s TERM -- "-$nl_pid" 2>/dev/null

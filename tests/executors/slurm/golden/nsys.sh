@@ -44,3 +44,5 @@ nl_nsys=( --trace=cuda,nvtx --kill=none --sample=none --force-overwrite=true --c
 nl_nsys_output=/home/ann/work/profiles/%h-%p
 nl_nsys_ranks=( 0 8 )
 nl_member=''
+nl_group=''
+nl_het_group=''
