@@ -44,3 +44,5 @@ nl_nsys=()
 nl_nsys_output=''
 nl_nsys_ranks=()
 nl_member=''
+nl_group=''
+nl_het_group=''
