@@ -3,7 +3,7 @@
 #   bash group.sh POLICY GRACE NAME:PART:VARIABLE...
 # fail-fast: the first failure ends the others. wait-all: every one comes to its end. leader: the others end when the
 # first of the names has. Under each of them the job has failed when one failed by itself, with that one's exit code.
-# GRACE: seconds between TERM and KILL, empty: Slurm's KillWait. PART: of a heterogeneous job, on whose first node the
+# GRACE: seconds between TERM and KILL, empty: of Slurm's KillWait. PART: of a heterogeneous job, on whose first node the
 # command's batch script runs. VARIABLE: gets the command's hosts, for all of them.
 
 say() { printf 'nemo_launch: %s\n' "$*"; }
@@ -76,7 +76,9 @@ run() { # run NAME: its lines go to a log of its own, and labelled to the job's
 
 end_others() { # once, and for good after a while
   local name pid
-  if [[ -z $grace && $(scontrol show config 2>/dev/null) =~ KillWait\ *=\ ([0-9]+) ]]; then grace=${BASH_REMATCH[1]}; fi
+  if [[ -z $grace && $(scontrol show config 2>/dev/null) =~ KillWait\ *=\ ([0-9]+) ]]; then
+    grace=$((BASH_REMATCH[1] + 10)) # it takes a while until the first signal is everywhere
+  fi
   ending=1 since=$SECONDS
   for name in "${!pids[@]}"; do
     if [[ ${codes[$name]+set} ]]; then continue; fi
