@@ -145,7 +145,13 @@ if [[ $first ]]; then
   member=$dir/$first/ranks-$attempt
   cp -- "$member/first-failure.json" "$ranks/first-failure.json" 2>/dev/null
   text="$first failed first: exit code ${codes[$first]}"
-  if [[ -r $member/problem ]]; then text+=". $(tail -n +2 -- "$member/problem")"; fi
+  if [[ -r $member/problem ]]; then
+    text+=". $(tail -n +2 -- "$member/problem")"
+  else # what its batch script or Slurm said of its end
+    said=$(sed -nE 's/.*"message": "(([^"\\]|\\.)*)".*/\1/p' "$dir/$first/exit-$attempt.json" 2>/dev/null)
+    said=${said//\\n/ } said=${said//\\\"/\"}
+    if [[ $said ]]; then text+=". $said"; fi
+  fi
   cause=$(sed -nE 's/.*"cause": "([a-z]+)".*/\1/p' "$dir/$first/exit-$attempt.json" 2>/dev/null)
   if [[ -z $cause || $cause = ended ]]; then cause=member; fi
   printf '%s\n%s\n' "$cause" "$text" >"$ranks/problem"

@@ -113,7 +113,8 @@ if [ "$nl_told" ]; then nl_told=true; else nl_told=false; fi
 nl_new=$nl_ranks/rank-$nl_rank.json
 printf '{"exit_code": %d, "signal": null, "rank": %d, "node": "%s", "world_size": %d, "induced": %s, "exception": "", "traceback": "", "time": %s}\n' \
   "$nl_code" "$nl_rank" "$nl_node" "$nl_world" "$nl_told" "$(date +%s)" >"$nl_new"
-if [ "$nl_told" = false ]; then # link() decides who was first, also on NFS
+# link() decides who was first, also on NFS; what is told as a problem needs no rank
+if [ "$nl_told" = false ] && [ ! -e "$nl_ranks/problem" ]; then
   if ln "$nl_new" "$nl_ranks/first-failure.json" 2>/dev/null && [ "$nl_world" -gt 1 ]; then
     printf 'nemo_launch: rank %d on %s failed first: exit code %d\n' "$nl_rank" "$nl_node" "$nl_code"
   fi

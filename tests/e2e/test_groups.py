@@ -101,6 +101,12 @@ def test_the_batch_script_of_a_part_runs_on_its_own_first_node(place: Place) -> 
     assert seen.failure and seen.failure.node.startswith("a3u-") and seen.failure.exit_code == 3
 
 
+def test_a_command_that_never_began_is_the_failure_and_says_why(place: Place) -> None:
+    seen, log = place.ended({"a": "exit 0", "b": "exit 0"}, [here(), here(setup="exit 3")], "wait-all")
+    assert seen.state == "FAILED" and not seen.failure, log
+    assert re.match(r"b failed first: exit code 3. setup", seen.reason), seen.reason
+
+
 def test_the_others_may_save_after_a_failure(place: Place) -> None:
     texts = {"client": client(2, "exit 7"), "server": SERVER}
     seen, log = place.ended(texts, [here(), here(ntasks_per_node=2)])
