@@ -113,12 +113,13 @@ install_packages() {
 
 make_venv() {
   local version
-  version=$(cat "$CHECKOUT/pyproject.toml" "$CHECKOUT/constraints.txt" | sha256sum)
+  version=$(cat "$CHECKOUT/pyproject.toml" "$CHECKOUT/constraints.txt" "${BASH_SOURCE[0]}" | sha256sum)
   if ! done_once venv "$version"; then
     say "making .venv (log: $DIR/venv.log)"
     inside_online "
       python3 -m venv --clear --system-site-packages .venv
-      grep -v '^torch==' constraints.txt >.venv/constraints.txt
+      grep -vE '^(torch|sympy)==' constraints.txt >.venv/constraints.txt # Debian's torch wants a sympy of its own
+      python3 -c 'import importlib.metadata as m; print(\"torch==\" + m.version(\"torch\"))' >>.venv/constraints.txt
       .venv/bin/python -m pip install --constraint .venv/constraints.txt --editable '.[torch,dev]'" \
       >"$DIR/venv.log" 2>&1 || {
       tail -5 "$DIR/venv.log" >&2
