@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs a command in a copy of this checkout on Debian trixie, whose Slurm (24.11), Python (3.13) and PyTorch (2.6) are
-# newer or older than those of the machine:
+# Runs a command in a copy of this checkout on Debian trixie, with its Slurm (24.11) and Python (3.13), and with the
+# newest PyTorch:
 #   tests/lab/in-trixie.sh make test PYTEST_ARGS="-m 'slurm and not slow'"
 #   tests/lab/in-trixie.sh            a shell there
 # It needs root, debootstrap and rsync. The system is made once and kept; whatever was cut off is taken up again. The
@@ -13,8 +13,8 @@ DIR=${NEMO_LAUNCH_TRIXIE:-/var/tmp/nemo-launch-trixie}
 ROOT=$DIR/root
 CHECKOUT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 COPY=/opt/nemo_launch # of the checkout, inside: the run writes nothing into the checkout itself
-# PyTorch for the processor alone comes from Debian: the wheels for this Python bring gigabytes for GPUs
-PACKAGES=(ca-certificates git make python3 python3-venv python3-numpy python3-torch rsync util-linux)
+# Of PyTorch pip takes the newest, gigabytes for GPUs included: Debian's (2.6) lacks libuv, so its torchrun cannot start
+PACKAGES=(ca-certificates git make python3 python3-venv rsync util-linux)
 INSIDE=(PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root USER=root LANG=C.UTF-8)
 
 die() { echo "${0##*/}: $*" >&2; exit 1; }
@@ -117,9 +117,8 @@ make_venv() {
   if ! done_once venv "$version"; then
     say "making .venv (log: $DIR/venv.log)"
     inside_online "
-      python3 -m venv --clear --system-site-packages .venv
-      grep -vE '^(torch|sympy)==' constraints.txt >.venv/constraints.txt # Debian's torch wants a sympy of its own
-      python3 -c 'import importlib.metadata as m; print(\"torch==\" + m.version(\"torch\"))' >>.venv/constraints.txt
+      python3 -m venv --clear .venv
+      grep -v '^torch==' constraints.txt >.venv/constraints.txt
       .venv/bin/python -m pip install --constraint .venv/constraints.txt --editable '.[torch,dev]'" \
       >"$DIR/venv.log" 2>&1 || {
       tail -5 "$DIR/venv.log" >&2
