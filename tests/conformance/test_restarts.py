@@ -50,7 +50,12 @@ def test_an_error_that_the_policy_names_starts_again_at_the_latest_checkpoint(si
     [
         ({}, ["7"], "failed first: exit 7"),
         ({"resume_on": "error:9,timeout"}, ["7"], "failed first: exit 7"),
-        ({"resume_on": "error", "max_restarts": 1}, ["7", "8"], "not started again: it has been 1 times"),
+        pytest.param(
+            {"resume_on": "error", "max_restarts": 1},
+            ["7", "8"],
+            "not started again: it has been 1 times",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_an_error_that_the_policy_does_not_have_or_no_more_is_the_end(
@@ -63,7 +68,7 @@ def test_an_error_that_the_policy_does_not_have_or_no_more_is_the_end(
     assert len(attempts(run)) == len(codes)
 
 
-@pytest.mark.parametrize("when", [1, 2])
+@pytest.mark.parametrize("when", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_what_is_cancelled_is_not_started_again(site: Site, when: int) -> None:
     run = site.launch(site.task("a", PAYLOAD, *["7"] * (when - 1), "wait", "0"), resume_on="error")
     run.until(lambda seen: len(attempts(run)) == when)

@@ -135,7 +135,8 @@ def test_cancel_ends_all_parts(place: Place) -> None:
     assert [part.state for part in status.observation.parts.values()] == ["CANCELLED"] * 2
 
 
-@pytest.mark.parametrize("other", [pytest.param(here, marks=pytest.mark.slow), there], ids=["plain", "parts"])
+@pytest.mark.slow
+@pytest.mark.parametrize("other", [here, there], ids=["plain", "parts"])
 def test_a_failure_starts_all_of_it_again_each_from_its_own_checkpoint(place: Place, other: Any) -> None:
     text = """echo "$NEMO_LAUNCH_ATTEMPT ${NEMO_LAUNCH_RESTORE_FROM##*/both/}" >>"$0.attempts"
 mkdir -p $NEMO_LAUNCH_TASK_DIR/checkpoints/1; ln -sfn 1 $NEMO_LAUNCH_TASK_DIR/checkpoints/latest

@@ -99,6 +99,7 @@ def _whole(output: bytes, label: bytes) -> bytes:
     return b"".join(piece[len(label) :] for piece in pieces)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", ["head -c 1000000 /dev/zero | tr '\\000' A", "seq 150000 | tr '\\n' '\\r'"])
 def test_a_long_line_costs_little_more_than_a_short_one(
     shell: tuple[str, str], folder: Path, write: Write, program: str
