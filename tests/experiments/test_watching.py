@@ -93,9 +93,7 @@ def screens() -> tuple[watch.Screen, io.StringIO]:
     return watch.Screen(live), out
 
 
-@pytest.mark.parametrize(
-    "on_terminal", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["lines", "screen"]
-)
+@pytest.mark.parametrize("on_terminal", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["lines", "screen"])
 def test_an_hour_of_watching_grows_its_interval_and_holds_memory_flat(tmp_path: Path, on_terminal: bool) -> None:
     scene = Scene(tmp_path, 3)
     said: list[str] = []
