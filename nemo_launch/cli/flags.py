@@ -89,7 +89,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag(("--wait",), "", "", "wait for the end without showing the log; exit 1 unless it succeeded"),
         Flag(("--follow",), "", "", "show the log until the end (default of local runs); exit as --wait"),
         Flag(("--detach",), "", "", "print the status block and return (default of slurm runs)"),
-        Flag(("--again",), "", "", "start another even if the same launch is still under way"),
+        Flag(("--again",), "", "", "start another even if the same launch was cut off and could be gone on with"),
         Flag(("--json",), "", "", "print JSON instead of text"),
     ),
     "about this program": (

@@ -21,6 +21,7 @@ LINES: dict[str, list[str]] = {
         "GiB of which 12.73 GiB is free.",
         "RuntimeError: CUDA out of memory. Tried to allocate 2.87 GiB (GPU 0; 14.76 GiB total capacity)",
         "[a3m-1:13] torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB.",
+        "[rank1]: CUDA out of memory",
     ],
     "host-out-of-memory": [
         "slurmstepd: error: Detected 1 oom_kill event in StepId=11.0. Some of the step tasks have been OOM Killed.",
@@ -58,11 +59,14 @@ LINES: dict[str, list[str]] = {
         "[E521 15:43:02 socket.cpp:1023] [c10d] The client socket has timed out after 600000ms while trying to connect "
         "to (172.18.21.4, 37907).",
         "[W socket.cpp:752] [c10d] The client socket has failed to connect to [a3m-0]:13742 (errno: 111)",
+        "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined.",
     ],
     "hugging-face-access": [
         "huggingface_hub.errors.GatedRepoError: 401 Client Error. (Request ID: Root=1-66f4b037)",
         "Access to model google/gemma-2-2b-it is restricted. You must have access to it and be authenticated.",
         "403 Client Error: Forbidden for url: https://huggingface.co/meta-llama/Llama-3.1-8B/resolve/main/config.json",
+        "OSError: You are trying to access a gated repo.",
+        "huggingface_hub.errors.LocalTokenNotFoundError: Token is required (token=True), but no token found.",
     ],
     "wandb-key": [
         "wandb: ERROR api_key not configured (no-tty). call wandb.login(key=[your_api_key])",
