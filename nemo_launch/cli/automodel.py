@@ -13,7 +13,7 @@ from nemo_launch.cli import values as typed
 from nemo_launch.cli.flags import BY_FIELD, FLAGS
 from nemo_launch.config.executor import CONFIGS
 from nemo_launch.config.hints import did_you_mean
-from nemo_launch.errors import InputError, Problem, SchedulerError
+from nemo_launch.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from nemo_launch.cli.request import Request
@@ -154,15 +154,7 @@ def build(prog: str, flags: argparse.Namespace, words: list[str], unknown: list[
         tuple(notes),
         keeps_code=kind == "local",
     )
-    if problems:
-        try:
-            experiment.plan()
-        except InputError as error:
-            problems += made.named(error).problems
-        except SchedulerError:
-            pass
-        raise InputError(dict.fromkeys(problems))
-    return made
+    return made.without(problems)
 
 
 def _places(merged: Merged) -> Callable[[str], str]:

@@ -52,6 +52,23 @@ class Request(NamedTuple):
             ]
         return InputError([problem._replace(where=self.place(problem.where)) for problem in found])
 
+    def without(self, problems: list[Problem]) -> Request:
+        """The request itself, if nothing is wrong with it so far.
+
+        Raises:
+            InputError: these problems, and with them what planning finds.
+        """
+        if not problems:
+            return self
+        found = list(problems)
+        try:
+            self.experiment.plan()
+        except InputError as error:
+            found += self.named(error).problems
+        except SchedulerError:
+            pass  # what is wrong with the request does not depend on whether anybody answers
+        raise InputError(dict.fromkeys(found))
+
 
 def build(prog: str, flags: argparse.Namespace, words: list[str], unknown: list[str]) -> Request:
     """The request of a command line.
@@ -93,15 +110,7 @@ def build(prog: str, flags: argparse.Namespace, words: list[str], unknown: list[
     request = Request(
         experiment, executor, mode, lambda where: place(merged, where), bool(flags.experiment_name), tuple(notes)
     )
-    if problems:
-        try:
-            experiment.plan()
-        except InputError as error:
-            problems += request.named(error).problems
-        except SchedulerError:
-            pass  # what is wrong with the request does not depend on whether anybody answers
-        raise InputError(dict.fromkeys(problems))
-    return request
+    return request.without(problems)
 
 
 def place(merged: Merged, where: str) -> str:
